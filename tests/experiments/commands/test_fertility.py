@@ -113,6 +113,20 @@ def test_totals_equal_those_of_the_reference_encoder(made, trained):
         assert (one.tokens == other.tokens).all()
 
 
+def test_copies_of_a_document_are_no_evidence(made, trained, tmp_path):
+    lines = [json.dumps({"text": text}) for text in [*made.english, *made.english[:1] * 900]]
+    (tmp_path / "copies.jsonl").write_text("\n".join(lines))
+    text = Corpus(CorpusConfig([str(tmp_path / "copies.jsonl")]))
+    documents = read(text)
+    (found,) = tally([trained["gpt2"]], text, documents, threads=1)
+    row, *_ = measured(found, documents, found)
+    tokens, n_bytes = found.tokens.astype(float), documents.n_bytes.astype(float)
+    tokens[0], n_bytes[0] = tokens[0] * 901, n_bytes[0] * 901
+    expected = ratio(n_bytes[:60], tokens[:60])
+    assert (row["documents"], row["bytes_per_token"]) == (960, expected[0])
+    assert (row["bytes_per_token_low"], row["bytes_per_token_high"]) == pytest.approx(expected[1:])
+
+
 def test_few_documents_have_no_interval():
     few, one_has_all = np.arange(1, measures.LEAST_DOCUMENTS), np.array([7] + [0] * 20)
     assert ratio(few, few * 2) == (0.5, None, None)

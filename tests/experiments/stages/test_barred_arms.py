@@ -19,7 +19,7 @@ _N = 98
 _LOWER = "lower changes or loses text in 98 of 98 documents, 100 % of the bytes"
 
 
-def _arm(label, shift, *, changed=0, scale=1.0, n_bytes=1000):
+def _arm(label, shift, *, changed=0, scale=1.0, n_bytes=1000, bytes_per_token=(4, 4), heldout_paths=()):
     """An arm with three seeds, whose tokenizer changes this many documents of equal size."""
     rng, sizes = np.random.default_rng(0), np.full(_N, 1000)
     base = sizes * rng.normal(1.0, 0.2, _N)
@@ -29,15 +29,19 @@ def _arm(label, shift, *, changed=0, scale=1.0, n_bytes=1000):
     summary = SimpleNamespace(parameters_total=1000, parameters_non_embedding=600, **amounts)
     lm = SimpleNamespace(contents=SimpleNamespace(summary=summary), name="lm")
     loss = TextLoss(changed_documents=changed) if changed else None
-    arm = SimpleNamespace(key=label, label=label, tokenizer=SimpleNamespace(vocab_size=300), settings={})
+    settings = {"corpus.source": "files", "corpus.heldout_paths": heldout_paths}
+    arm = SimpleNamespace(key=label, label=label, tokenizer=SimpleNamespace(vocab_size=300), settings=settings)
     arm.artifact, arm.record, arm.counts = lm, None, None
-    shards = SimpleNamespace(contents=SimpleNamespace(text_loss=loss), name="shards")
+    training, heldout = (
+        SimpleNamespace(contents=SimpleNamespace(text_loss=loss, corpus="c", bytes_per_token=density), name="shards")
+        for density in bytes_per_token
+    )
     cost = {"prefill_flops_per_byte": 1.0, "decode_flops_per_byte": 1.0, "kv_bytes_per_byte": 1.0}
     contents = SimpleNamespace(cost=cost)
     artifacts = [SimpleNamespace(path=each, contents=contents, name="evaluation") for each in evaluations]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("experiments.stages.comparison.Evaluation.load", lambda path: path)
-        return scored(Encoded(arm, shards, shards), [lm] * 3, artifacts)
+        return scored(Encoded(arm, training, heldout), [lm] * 3, artifacts)
 
 
 def test_a_lossy_arm_is_shown_and_decides_nothing():
@@ -52,6 +56,19 @@ def test_a_lossy_arm_is_shown_and_decides_nothing():
     assert (rows["lower"]["decision"], rows["lower"]["withheld"]) == ("withheld", _LOWER)
     assert rows["superbpe"]["decision"] == "undecided"
     assert [arm.withheld for arm in record(result).arms] == ["", "", _LOWER]
+
+
+@pytest.mark.parametrize(
+    ("training", "heldout", "points"),
+    [(4 / 1.069, 4 / 0.922, 14.7), (4, 4 / 0.97, 3.0), (4, 4 / 0.975, None), (4 / 0.9, 4, None), (5, 5, None)],
+)
+def test_an_arm_that_saves_more_tokens_on_held_out_than_on_training_text_is_named(training, heldout, points):
+    """Whatever its record says: a tokenizer that was trained on the held-out text does."""
+    arms = [_arm("bpe", 0.0), _arm("x", -0.1, bytes_per_token=(training, heldout))]
+    warning = f"against bpe, x saves {points} points more tokens on held-out than on training text"
+    assert (warning in verdict(Result.of(arms, BudgetConfig()))) == (points is not None)
+    apart = [arms[0], _arm("x", -0.1, bytes_per_token=(training, heldout), heldout_paths=["other.jsonl"])]
+    assert "Warning" not in verdict(Result.of(apart, BudgetConfig()))
 
 
 @pytest.mark.parametrize("n_bytes", [989, 1011, 5000])

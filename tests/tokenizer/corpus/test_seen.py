@@ -91,7 +91,7 @@ def test_every_phase_is_recorded_and_what_has_no_record_is_said(tmp_path, held):
     assert saw(imported, HASHES, held).unknown == "it has no record of its training text"
     for other in (
         train_bpe(OTHER, 280, start=imported),
-        train_superbpe(imported, OTHER, vocab_size=280, rules="sentence"),
+        train_superbpe(imported, OTHER, **phase2),
     ):
         assert saw(other, HASHES, held).unknown == "only a part of its training has a record"
     assert "left out" in saw(pickle.loads(pickle.dumps(half)), HASHES, held).unknown
