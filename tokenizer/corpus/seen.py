@@ -67,11 +67,6 @@ class Read(dict[str, Any]):
         np.save(file, np.empty(0, np.uint64) if self.hashes is None else self.hashes)
         return file.getvalue()
 
-    def public(self) -> Read:
-        """The record without hashes and folders, for other people."""
-        named = [{**text, "places": [Path(place).name for place in text["places"]]} for text in self["texts"]]
-        return Read(self, texts=named)
-
 
 class Recorder:
     """Records text while it is read. The result does not depend on order, parts and repetitions."""
@@ -122,6 +117,15 @@ class Recorder:
         read.hashes = self._parts[0]
         read["sha256"] = hashlib.sha256(read.data()).hexdigest()
         return read
+
+
+def public(provenance: dict[str, Any]) -> dict[str, Any]:
+    """A tokenizer's provenance for other people: without hashes of the training text, and its folders."""
+    read = provenance.get(KEY)
+    if not isinstance(read, Read):
+        return provenance
+    named = [{**text, "places": [Path(place).name for place in text["places"]]} for text in read["texts"]]
+    return {**provenance, KEY: Read(read, texts=named)}
 
 
 def about(corpus: Corpus) -> dict[str, Any]:
@@ -184,7 +188,7 @@ def saw(tokenizer: Any, hashes: Hashes, corpus: Corpus | None, *, read: Read | N
         return Answer(np.zeros(len(hashes), np.bool_), 0, (), "it has no record of its training text")
     here = ["records"] if corpus is None else _documents(corpus)
     others = [text for text in read["texts"] if not {*text["documents"]} <= {*here}]
-    known = _begin(hashes, read["zero_bits"])
+    known, unknown = _begin(hashes, read["zero_bits"]), ""
     if read.hashes is None:
         known, unknown = np.zeros(len(hashes), np.bool_), "the hashes of its training documents were left out"
     elif not read["complete"]:
@@ -194,8 +198,6 @@ def saw(tokenizer: Any, hashes: Hashes, corpus: Corpus | None, *, read: Read | N
     elif others:
         kinds = sorted({kind for text in others for kind in text["documents"]})
         unknown = f"its documents were {listed(kinds)}, and these are {listed(here)}"
-    else:
-        unknown = ""
     seen = known & np.isin(hashes, [] if read.hashes is None else read.hashes)
     return Answer(seen, int(known.sum()), [] if corpus is None else _files_of(others, corpus), unknown)
 

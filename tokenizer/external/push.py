@@ -61,9 +61,8 @@ def push(
         raise UserError(f"{repository!r} is not the id of a repository; write ORGANIZATION/NAME")
     with needs_extra("to upload a tokenizer: "):
         from huggingface_hub import HfApi, ModelCardData
-    read = tokenizer.provenance.get(seen.KEY)
-    if isinstance(read, seen.Read) and not hashes:
-        tokenizer = Stored(tokenizer.definition, tokenizer.provenance | {seen.KEY: read.public()})
+    if not hashes:
+        tokenizer = Stored(tokenizer.definition, seen.public(tokenizer.provenance))
     front = ModelCardData(license=license, library_name="superbpe-framework", tags=["tokenizer", "bpe"])
     if to is not None:
         if Path(to).exists():

@@ -118,8 +118,8 @@ def load(folder: Path) -> Stored:
         raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}") from None
     found, written = loads(text, path)
     _check_hf_file(folder / HF_FILE, written, found)
-    if seen.KEY in found.provenance:
-        found.provenance[seen.KEY] = seen.Read.load(found.provenance[seen.KEY], folder / seen.FILE)
+    if isinstance(read := found.provenance.get(seen.KEY), seen.Read):
+        found.provenance[seen.KEY] = seen.Read.load(read, folder / seen.FILE)
     return found
 
 
@@ -158,8 +158,8 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
             end_of_text=stored.get("end_of_text"),
         )
         found = Stored(definition, dict(about.get("provenance") or {}))
-        if seen.KEY in found.provenance:
-            found.provenance[seen.KEY] = seen.Read.load(found.provenance[seen.KEY], None)
+        if isinstance(read := found.provenance.get(seen.KEY), dict):
+            found.provenance[seen.KEY] = seen.Read.load(read, None)
     if names := sorted(files.keys() - {HF_FILE, HF_CONFIG_FILE}):
         what = f"it names the file {quoted(names[0])}, which no tokenizer folder has"
         raise UserError(f"{path} is damaged: {what}; {_REMEDY}")
