@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from experiments.arms import Arm
     from experiments.config import Config
     from experiments.logging.tracking import Labels
-    from experiments.results import Contamination, TrainedModel, Tuning
+    from experiments.results import Contamination, HeldoutDocuments, TrainedModel, Tuning
     from experiments.runs import Run
     from experiments.stages.comparison import Result
     from experiments.stages.corpus import Text
@@ -125,11 +125,14 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, config.budget)
     budget = config.budget if "train_lm" in stages else None
     text = corpus.prepare(context, config.corpus, budget)
-    tokenizers = make_tokenizers(context, text, arms, stages, budget, config.eval.context_bytes if budget else math.inf)
+    loads = "train_bpe" in stages and any(arm.source is not None for arm in arms)
+    documents = heldout.describe(context, text) if loads else None
+    longest = config.eval.context_bytes if budget else math.inf
+    tokenizers = make_tokenizers(context, text, arms, stages, budget, longest, documents)
     if "shard" not in stages:
         return Outcome()
     with _torch_threads(config.runner.threads):
-        return _models(context, config, stages, text, arms, tokenizers, runs, folder)
+        return _models(context, config, stages, text, arms, tokenizers, runs, folder, documents)
 
 
 def _models(
@@ -141,6 +144,7 @@ def _models(
     tokenizers: Mapping[str, ArmTokenizer],
     runs: Sequence[Run],
     folder: Path,
+    documents: Artifact[HeldoutDocuments] | None,
 ) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
@@ -148,7 +152,7 @@ def _models(
         from experiments.stages.model_tasks import place
 
     scoring = part(EvalConfig, config.eval)
-    documents = heldout.describe(context, text)
+    documents = documents or heldout.describe(context, text)
     precision.announce(
         context,
         documents,

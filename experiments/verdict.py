@@ -68,6 +68,11 @@ def verdict(result: Result) -> str:
         return f"No verdict about the tokenizers: {result.withheld}."
     barred = "; ".join(arm.barred for arm in result.arms if arm.barred)
     barred = f" Not part of the verdict: {barred}." if barred else ""
+    for label, points in result.suspects.items():
+        barred += (
+            f" Warning: against {result.labels[0]}, {label} saves {points:.1f} points more tokens on held-out than on "
+            "training text: it may have been trained on the held-out text."
+        )
     names = " and ".join(labels) if len(labels) == 2 else f"{len(labels)} tokenizers"
     if any(comparison.too_few for comparison in result.tested.values()):
         shown = result.shown

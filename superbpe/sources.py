@@ -12,6 +12,7 @@ from functools import partial
 from tokenizer import _native
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.seen import Recorder
 from tokenizer.corpus.texts import Text
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
@@ -92,22 +93,23 @@ class Selection:
             yield normalized if self.share >= 1.0 else keep.apply(normalized)[0]
 
 
-def opened(text: Text | Source | Sequence[Source], *, field: str = "text") -> Sequence[Source]:
+def opened(text: Text | Source | Sequence[Source], recorder: Recorder, *, field: str = "text") -> Sequence[Source]:
     """The sources for `train_superbpe`, whose `batches` are functions that return batches from the start on each call.
 
     Args:
         text: one text, or sources.
+        recorder: records what is read.
         field: field that holds the text of rows and of records in files.
     """
-    return [replace(source, batches=_rereadable(source.batches, field)) for source in sources_of(text)]
+    return [replace(source, batches=_rereadable(source.batches, recorder, field)) for source in sources_of(text)]
 
 
-def _rereadable(text: Text, field: str) -> Callable[[], Iterator[_native.Batch]]:
+def _rereadable(text: Text, recorder: Recorder, field: str) -> Callable[[], Iterator[_native.Batch]]:
     """A function that returns the batches of a text from the start on each call. An iterator is read into memory."""
     if not isinstance(text, Iterator):
-        return partial(texts.batches, text, field=field)
+        return partial(recorder.batches, text, field=field)
     batches, n_bytes = [], 0
-    for batch in texts.batches(text, field=field):
+    for batch in recorder.batches(text, field=field):
         batches.append(batch)
         n_bytes += batch.n_bytes
         if n_bytes > MOST_BYTES:

@@ -16,6 +16,7 @@ from superbpe.search import Found, Search
 from superbpe.sources import Source, opened
 from superbpe.start import Start, resolve_start
 from tokenizer import _native, patterns
+from tokenizer.corpus.seen import KEY, Recorder
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import LONGEST_TOKEN
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
@@ -100,10 +101,10 @@ def train_superbpe(
         progress=progress,
     )
     normalizer = tokenizer if tokenizer.preparation.forms else None
-    if isinstance(text, Runner):
-        result = search.run(text, normalizer, threshold)
-    else:
-        result = search.run(Local(opened(text, field=field)), normalizer, threshold)
+    # Other machines do not record what they read.
+    recorder = Recorder([tokenizer.provenance.get(KEY), *[None] * isinstance(text, Runner)])
+    runner = text if isinstance(text, Runner) else Local(opened(text, recorder, field=field))
+    result = search.run(runner, normalizer, threshold)
     missing = start.n_merges - result.n_kept - len(result.superwords.counts)
     if missing:
         warnings.warn(
@@ -117,7 +118,8 @@ def train_superbpe(
     if on_counts is not None:
         on_counts(result.superwords.counts)
     about = {"from": tokenizer.sha256, **_about(start, result), "seconds": round(time.perf_counter() - started, 3)}
-    return start.result(result.n_kept, result.superwords, start.tokenizer.provenance | {"phase2": about})
+    provenance = start.tokenizer.provenance | {"phase2": about, KEY: recorder.read()}
+    return start.result(result.n_kept, result.superwords, provenance)
 
 
 def _about(start: Start, result: Found) -> dict[str, Any]:

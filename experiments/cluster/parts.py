@@ -15,6 +15,7 @@ from lm.data.shard_writer import Encoded
 from lm.data.sharding import encode_batches, reading_threads
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
+from tokenizer.corpus.seen import Read, about
 from tokenizer.files import digest
 from tokenizer.progress import Throttle
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
@@ -74,24 +75,30 @@ def count(
     counted = [result for result in results if result.value["n_bytes"]]
     if not counted:
         return count_pretokens(corpus, **settings)  # explains that all documents are empty
-    return _counts(add_up(cluster, "count", counted, _add_counts, folder, progress))
+    counts = _counts(add_up(cluster, "count", counted, _add_counts, folder, progress))
+    assert counts.read is not None
+    counts.read["texts"] = [about(corpus)]  # a part does not know all places
+    return counts
 
 
 def _count(settings: Mapping[str, Any], part: Corpus, beat: Beat) -> Blocks:
-    about = yield from _save(count_pretokens(part, **settings, progress=as_progress(beat)))
-    return {"about": about, "n_bytes": about["n_bytes"], "skipped": part.skipped.so_far()}
+    values = yield from _save(count_pretokens(part, **settings, progress=as_progress(beat)))
+    return {"about": values, "n_bytes": values["n_bytes"], "skipped": part.skipped.so_far()}
 
 
 def _save(counts: PretokenCounts) -> Blocks:
     columns = dict(vars(counts))
-    yield {name: columns.pop(name) for name in ("data", "offsets", "counts")}
+    assert counts.read is not None
+    yield {name: columns.pop(name) for name in ("data", "offsets", "counts")} | {"hashes": counts.read.hashes}
     return {**columns, "pattern": [counts.pattern.name, counts.pattern.regex]}
 
 
 def _counts(result: Result) -> PretokenCounts:
-    about = result.value["about"]
-    special_tokens, pattern = tuple(about["special_tokens"]), patterns.Pattern(*about["pattern"])
-    return PretokenCounts(**{**about, "special_tokens": special_tokens, "pattern": pattern}, **next(result.blocks()))
+    values, arrays = result.value["about"], dict(next(result.blocks()))
+    special_tokens, pattern = tuple(values["special_tokens"]), patterns.Pattern(*values["pattern"])
+    read = Read(values["read"])
+    read.hashes = arrays.pop("hashes")
+    return PretokenCounts(**{**values, "special_tokens": special_tokens, "pattern": pattern, "read": read}, **arrays)
 
 
 def _add_counts(results: Sequence[Result], _: Beat) -> Blocks:

@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from experiments.cli.console import Reporter, duration, finish, si
 from experiments.fertility import measures
 from experiments.fertility.choosing import CHEAPEST, cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, Trainer, grid
-from experiments.fertility.tallies import among, read, recorded_text, tally, text_of, trained_on
+from experiments.fertility.tallies import read, tally, text_of
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
 from lm.evaluate.bits_per_byte import SOURCE
@@ -41,9 +42,10 @@ from lm.evaluate.comparison import FEWEST_EFFECTIVE
 from superbpe import PRESETS
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 from tokenizer.corpus.origins import documents_by_origin
+from tokenizer.corpus.seen import about, saw
 from tokenizer.durable import replacing, write_json, write_whole
 from tokenizer.errors import listed
-from tokenizer.files import digest
+from tokenizer.files import checksum, digest, read_sealed, write_sealed
 from tokenizer.patterns import resolve
 from tokenizer.progress import Throttle, thread_count
 
@@ -110,16 +112,10 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"--reference {arguments.reference!r} is not a tokenizer; the names are {', '.join(names)}")
     existing = {name: open_any(path) for name, path in paths.items()}
     corpus = text_of(arguments, arguments.text)
-    for name, loaded in existing.items():
-        if seen := trained_on(loaded.tokenizer, corpus.files):
-            raise UserError(
-                f"--against {name}: it was trained on {seen[0]}, so it would seem too good for this text; give text "
-                "that it has not seen, or leave it out"
-            )
     share = min(HELD_OUT, float(f"{HELD_OUT_BYTES / max(sum(corpus.sizes()), 1):.2g}"))
     corpus = Corpus(replace(corpus.config, heldout_fraction=arguments.heldout or share))
     split = {
-        "text": corpus.config.places,
+        "text": about(corpus)["places"],
         "source_field": corpus.config.source_field,
         "corpus": digest(corpus.identity()),
         "heldout_fraction": corpus.config.heldout_fraction,
@@ -129,6 +125,13 @@ def run(arguments: argparse.Namespace) -> None:
         with reporter.stage("text"):
             text = _selection(corpus, out / SELECTION, split, reporter.progress)
             documents = read(text)
+            answers = {name: saw(one.tokenizer, documents.hashes, corpus) for name, one in existing.items()}
+        for name, answer in answers.items():
+            if answer.saw_much:
+                raise UserError(
+                    f"--against {answer.sentence(name)}, so it would seem too good for this text; give text that it "
+                    "has not seen, or leave it out"
+                )
         trainer = Trainer(corpus, out / "trained", split, reporter, threads)
         trained = trainer.train(cells)
         for name, loaded in existing.items() if any(cell.preset for cell in cells) else ():
@@ -158,7 +161,7 @@ def run(arguments: argparse.Namespace) -> None:
         reference = arguments.reference or min(plain, key=lambda name: cost(counted[name]), default="")
         if reference not in counted:
             raise UserError(f"the text is too small for {reference or base.name}; use smaller --sizes, or more text")
-        priced = price(counted, recipes, reference, documents.n_bytes, deployed)
+        priced = price(counted, recipes, reference, documents, deployed)
         chosen = finalists(priced, reference, least, paths)
         places = {name: paths.get(name, str(out / FOLDER / name)) for name in chosen}
         for name in places.keys() & trained.keys():
@@ -173,7 +176,7 @@ def run(arguments: argparse.Namespace) -> None:
                 for name, why in chosen.items()
             ],
             "existing": [*existing],
-            "unknown": [name for name, loaded in existing.items() if not recorded_text(loaded.tokenizer)],
+            "unknown": [answer.sentence(name) for name, answer in answers.items() if answer.saw or answer.unknown],
             "missing": [cell.name for cell in cells if cell.name not in trained],
             "bakeoff": _bakeoff(arguments, corpus, documents, places, [counted[name] for name in places]),
             "tokenizers": priced,
@@ -207,31 +210,34 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Progress | None) -> Corpus:
-    """The documents to choose by, as a file that `fertility` can measure too; an existing one is used."""
-    record = path.with_suffix(".json")
-    done = json.loads(record.read_text(encoding="utf-8")) if path.exists() and record.exists() else {}
+    """The documents to choose by, as a file that `fertility` can measure too; a whole one is used."""
+    record, done = path.with_suffix(".json"), dict[str, Any]()
+    with suppress(OSError, UserError):  # there is none, or it is damaged
+        done = read_sealed(record)
     answered = done.get("text", []) if path.with_name(NUMBERS).exists() else []
-    if answered and not among(corpus.files, answered):
+    if answered and not set(answered) & set(split["text"]):
         raise UserError(
             f"--out {path.parent} has the answer for other text ({listed(answered)}); name another folder, or remove it"
         )
-    if done != split:
+    if not path.exists() or done != {**split, "checksum": checksum(path, again=True)}:
         test = Corpus(replace(corpus.config, heldout_sample=TEST_SHARE))
         tested = {hashlib.sha256(text.encode()).digest() for _, text in documents_by_origin(test, "heldout")}
-        tick, n_bytes, n_documents = Throttle(progress, "bytes held out"), 0, 0
+        tick, n_bytes, kept = Throttle(progress, "bytes held out"), 0, set[bytes]()
         with replacing(path) as file:
             for source, text in documents_by_origin(corpus, "heldout"):
                 data = text.encode()
-                if hashlib.sha256(data).digest() not in tested:
+                hashed = hashlib.sha256(data).digest()
+                if hashed not in tested:
                     file.write(json.dumps({"text": text, "source": source}).encode() + b"\n")
-                    n_documents += 1
+                    kept.add(hashed)
                 tick(n_bytes := n_bytes + len(data))
-        if n_documents < measures.LEAST_DOCUMENTS:
+        if len(kept) < measures.LEAST_DOCUMENTS:
             raise UserError(
-                f"only {n_documents} documents are held out to choose by, and at least {measures.LEAST_DOCUMENTS} are "
-                "required; use more documents (a .txt file is one, unless --separator splits it) or a larger --heldout"
+                f"only {len(kept)} different documents are held out to choose by, and at least "
+                f"{measures.LEAST_DOCUMENTS} are required; use more documents (a .txt file is one, unless --separator "
+                "splits it) or a larger --heldout"
             )
-        write_json(record, split)
+        write_sealed(record, {**split, "checksum": checksum(path)})
     return Corpus(CorpusConfig(paths=[str(path)], source_field="source"))
 
 

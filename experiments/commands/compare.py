@@ -51,10 +51,7 @@ def parser() -> Parser:
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     page = options.add_argument_group("the page")
     page.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
-    ladder = options.add_argument_group("a ladder of budgets (with KEY=VALUE)")
-    ladder.add_argument(
-        "--tolerance", type=number(0), help="accepted difference in training FLOPs at a budget (that of the run)"
-    )
+    add("--tolerance", type=number(0), help="accepted relative difference of equal budgets (that of the runs)")
     text = options.add_argument_group("perturbed text")
     text.add_argument("--perturb", action="store_true", help="measure tokenizers and models on perturbed text")
     text.add_argument("--documents", type=whole(), default=128, help="held-out documents to perturb (%(default)s)")
@@ -107,18 +104,22 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
 
     reporter = Reporter()
     done, others = comparing.find(runs)
-    result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
+    notes: list[str] = []
+    try:
+        deployment = deployment_of(done[0])
+    except UserError as error:  # it may be in a configuration folder of the run
+        deployment = Deployment()
+        notes.append(f"the run's own deployment, so training FLOPs if deployed are those of the default ({error})")
+    result, left_out = comparing.combine(
+        done, arguments.reference, arguments.artifacts, tolerance=arguments.tolerance, deployment=deployment
+    )
+    notes += left_out
     notes += [f"{run.folder}: {_WHY.get(run.status, run.status)}{shorten(run.error or '', 300)}" for run in others]
     if arguments.perturb:
         robustness.measure(result, out, reporter, documents=arguments.documents)
         _finish(reporter, notes, out / robustness.NUMBERS, then=["compare", runs[0]])
         return
     scores = comparing.downstream_rows(result, arguments.downstream) if arguments.downstream else []
-    try:
-        deployment = deployment_of(done[0])
-    except UserError as error:  # it may be in a configuration folder of the run
-        deployment = Deployment()
-        notes.append(f"the run's own deployment, so training FLOPs if deployed are those of the default ({error})")
     # Their folders, and their commands with the values of a cell of a sweep.
     facts = [[run.folder, " ".join([run.command, *run.swept, f"({run.started})"])] for run in done]
     numbers = gather(

@@ -27,7 +27,6 @@ from experiments.cli.arguments import (
 from experiments.cli.console import Reporter, console, finish, si
 from superbpe import PRESETS, train_superbpe
 from tokenizer import Tokenizer, UserError, count_pretokens, formats, train_bpe
-from tokenizer.files import shown
 
 if TYPE_CHECKING:
     import argparse
@@ -66,7 +65,6 @@ def run(arguments: argparse.Namespace) -> None:
     reporter = Reporter(console)
     with out_folder(arguments.to, "--to", new=True) as folder:
         extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
-        extended.provenance["phase2" if arguments.superbpe else "phase1"]["text"] = list(map(shown, arguments.text))
         formats.write(extended, folder, "superbpe")
     if arguments.superbpe:
         new = len(extended.merge_ids) - extended.n_phase1_merges
@@ -79,8 +77,9 @@ def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
     corpus = open_text(arguments, arguments.text)
     with reporter.stage("count"):
         counts = count_pretokens(
-            map(start.normalized, corpus.batches()) if start.preparation.forms else corpus,
+            corpus,
             start.pattern,
+            prepare=start.normalized if start.preparation.forms else None,
             special_tokens=[*start.special_tokens, *start.preparation.added_tokens],
             threads=arguments.threads,
             memory_bytes=arguments.memory,

@@ -8,9 +8,7 @@ opens offline, its numbers as `fertility.json` and `fertility.csv`.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.cli.arguments import (
@@ -30,25 +28,20 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, finish
 from experiments.fertility import measures
-from experiments.fertility.tallies import SOURCE, read, recorded_text, tally, text_of
+from experiments.fertility.tallies import SOURCE, read, tally, text_of
 from experiments.report import fertility_page as page
 from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1
 from tokenizer import Tokenizer, UserError
-from tokenizer.corpus.overlap import find_overlap, measured_text
+from tokenizer.corpus.seen import KEY, Answer, Read, Recorder, saw
 from tokenizer.corpus.text_files import is_array
 from tokenizer.durable import write_json, write_whole
-from tokenizer.files import digest
-from tokenizer.progress import thread_count
+from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tokenizer import Corpus
     from tokenizer.external.load import Pretrained
     from tokenizer.progress import Progress
 
@@ -59,12 +52,11 @@ _LINES, _COLUMNS = 12, 6
 
 
 class Arm(NamedTuple):
-    """A tokenizer, its training text as far as it can be read, and the names of that text; None if it is unknown."""
+    """A tokenizer, and the entries of `--training` that name its training text."""
 
     name: str
     loaded: Pretrained
-    training: list[Corpus]
-    trained_on: list[str] | None
+    training: tuple[str, ...]
 
 
 def parser() -> Parser:
@@ -82,8 +74,8 @@ def parser() -> Parser:
     add("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(fertility; replaces earlier results)")
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
-        help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "
-        "the command finds the text that a tokenizer's own folder recorded",
+        help="training text of all tokenizers, or of the one called NAME, to find measured documents in; without "
+        "it, they are looked up in what the tokenizer's own folder recorded",
     )  # fmt: skip
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add_text_settings(options)
@@ -112,21 +104,23 @@ def run(arguments: argparse.Namespace) -> None:
     with out_folder(arguments.out) as out:
         with reporter.stage("text"):
             documents = read(text, reporter.progress)
-            overlaps = _overlaps(arms, text, threads, reporter.progress)
+            reads = _reads(arguments, arms, reporter.progress)
+            answers = [saw(arm.loaded.tokenizer, documents.hashes, text, read=reads[arm.name]) for arm in arms]
         with reporter.stage("tokens"):
             tokenizers = [arm.loaded.tokenizer for arm in arms]
             tallies = tally(tokenizers, text, documents, threads=threads, progress=reporter.progress)
         report = measures.report(arguments, text, documents, reference, deployed)
         report |= {"phase1": describe_phase1(dict(zip(names, tokenizers, strict=True))), "tokenizers": []}
-        for arm, counted, overlap in zip(arms, tallies, overlaps, strict=True):
+        for arm, counted, answer in zip(arms, tallies, answers, strict=True):
             if not counted.tokens.any():
                 raise UserError(f"{arm.name} gives no token for this text; leave it out")
             rows = measures.rows(
                 arm.name, counted, documents, tallies[names.index(reference)],
-                alpha=arguments.alpha, deployed=deployed, in_training=overlap,
+                alpha=arguments.alpha, deployed=deployed,
+                in_training=None if answer.unknown and not answer.saw else answer.seen,
             )  # fmt: skip
             report["rows"] += rows
-            report["tokenizers"].append(_described(arm, rows, overlap))
+            report["tokenizers"].append(_described(arm, rows, reads[arm.name], answer))
         write_json(out / NUMBERS, report)
         write_whole(out / TABLE, to_csv(report["rows"]))
         write_whole(out / PAGE, page.render(report))
@@ -157,45 +151,38 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
     arms = []
     for name, path in paths.items():
         pattern = next((pattern for of, pattern in patterns if of in (None, name)), None)
-        loaded = open_any(path, pattern=pattern)
-        corpora = [open_text(arguments, [text]) for of, text in training if of in (None, name)]
-        trained_on = None
-        if not corpora:  # the training text that the tokenizer's own folder names, if it can still be read
-            trained_on = recorded_text(loaded.tokenizer) or None
-            with suppress(OSError, UserError, TypeError):  # moved, deleted, or written by another version
-                share = getattr(loaded.tokenizer, "provenance", {}).get("choose", {}).get("heldout_fraction", 0.0)
-                corpora = [open_text(arguments, trained_on, heldout_fraction=share)] if trained_on else []
-        files = [corpus.source(file) for corpus in corpora for file, _ in corpus.files]
-        arms.append(Arm(name, loaded, corpora, files or trained_on))
+        named_text = tuple(text for of, text in training if of in (None, name))
+        arms.append(Arm(name, open_any(path, pattern=pattern), named_text))
     return arms
 
 
-def _overlaps(
-    arms: Sequence[Arm], text: Corpus, threads: int, progress: Progress | None = None
-) -> list[NDArray[np.bool_] | None]:
-    """Whether each document is in the training text of each tokenizer; None if that text cannot be read."""
-    overlaps: dict[str, NDArray[np.bool_] | None] = {digest([]): None}
-    keys = [digest([corpus.identity() for corpus in arm.training]) for arm in arms]
-    for key, arm in zip(keys, arms, strict=True):
-        if key not in overlaps:  # each text is read once
-            batches = chain.from_iterable(corpus.batches("train", readers=2, in_order=False) for corpus in arm.training)
-            measured = measured_text(text.batches("all"))
-            overlaps[key] = find_overlap(measured, batches, threads=threads, progress=progress).whole
-    return [overlaps[key] for key in keys]
+def _reads(arguments: argparse.Namespace, arms: Sequence[Arm], progress: Progress | None) -> dict[str, Read | None]:
+    """The record of the training text of each tokenizer, by name: its own, or that of `--training`, read once."""
+    texts: dict[tuple[str, ...], Read] = {}
+    for training in dict.fromkeys(arm.training for arm in arms if arm.training):
+        recorder, n_bytes, tick = Recorder(), 0, Throttle(progress, "bytes of training text")
+        for batch in recorder.batches(open_text(arguments, training), readers=2, in_order=False):
+            tick(n_bytes := n_bytes + batch.n_bytes)
+        texts[training] = recorder.read()
+    own = {arm.name: getattr(arm.loaded.tokenizer, "provenance", {}).get(KEY) for arm in arms}
+    return {arm.name: texts.get(arm.training, own[arm.name]) for arm in arms}
 
 
-def _described(arm: Arm, rows: Sequence[dict[str, Any]], overlap: NDArray[np.bool_] | None) -> dict[str, Any]:
+def _described(arm: Arm, rows: Sequence[dict[str, Any]], read: Read | None, answer: Answer) -> dict[str, Any]:
     """The entry of a tokenizer in `fertility.json`."""
     in_training = None
-    if overlap is not None:
+    if answer.saw or not answer.unknown:
         sources = [row["group"] for row in rows if row["by"] == SOURCE and row["in_training_bytes"]]
-        sizes = {"documents": int(overlap.sum()), "bytes": rows[0]["in_training_bytes"]}
-        in_training = {**sizes, "sources": sources or [rows[0]["group"]]}
+        sizes = {"documents": int(answer.seen.sum()), "looked_up": answer.looked_up}
+        sizes["bytes"] = rows[0]["in_training_bytes"]
+        in_training = {**sizes, "files": answer.files, "sources": sources or [rows[0]["group"]]}
+    places = None if read is None else [place for text in read["texts"] for place in text["places"]]
     return {
         "name": arm.name,
         **arm.loaded.about(),
         "superwords": len(arm.loaded.tokenizer.superword_ids()),
-        "training_text": arm.trained_on,
+        "training_text": None if places is None else [PurePath(place).name or place for place in places],
         "in_training": in_training,
+        "unknown_training": answer.unknown,
         "loses_text": bool(rows[0]["changed_documents"] or rows[0]["lost_bytes"]),
     }

@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from experiments.cli.arguments import (
     TOKENIZER,
     Parser,
@@ -27,13 +29,13 @@ from experiments.cli.arguments import (
     tokenizers_of,
 )
 from experiments.cli.console import finish, print_table, si
-from experiments.fertility.tallies import trained_on
 from experiments.report import vocabulary, vocabulary_page
 from experiments.report.vocabulary import Side
 from superbpe.inspection import history
 from tokenizer import UserError
 from tokenizer._native import Batch
 from tokenizer.corpus import embedded
+from tokenizer.corpus.seen import saw
 from tokenizer.durable import replacing, write_json, write_whole
 
 if TYPE_CHECKING:
@@ -81,8 +83,11 @@ def run(arguments: argparse.Namespace) -> None:
         measured, text = sides[0].measured, ", ".join(arguments.text)
         if measured is not None and measured.bytes >= arguments.max_bytes:
             text += f", of which {si(measured.bytes)}B, a share of each file (--max-bytes)"
-        if corpus and (seen := [one.label for one in sides if trained_on(one.tokenizer, corpus.files)]):
-            text += f" (training text of {', '.join(seen)})"
+        if batches:
+            hashes = np.concatenate([batch.hashes() for batch in batches])
+            answers = {one.label: saw(one.tokenizer, hashes, corpus) for one in sides}
+            said = [answer.sentence(label) for label, answer in answers.items() if answer.saw or answer.unknown]
+            text += f" ({'; '.join(said)})" if said else ""
         report = vocabulary.gather(sides, text or None)
         written = _write(arguments, report, sides)
         _print(report)

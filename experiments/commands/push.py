@@ -29,6 +29,7 @@ def parser() -> Parser:
     add("--to", type=Path, metavar="FOLDER", help="write the files into a new folder instead of uploading")
     add("--license", help="license for the card, such as apache-2.0 (left to you)")
     add("--private", action="store_true", default=None, help="create a private repository")
+    add("--hashes", action="store_true", help="upload the folders and document hashes of the training text too")
     return options
 
 
@@ -43,10 +44,11 @@ def run(arguments: argparse.Namespace) -> None:
     with nullcontext() if arguments.to is None else out_folder(arguments.to.absolute().parent, "--to, in"):
         tokenizer = open_exact(arguments.tokenizer, pattern=arguments.pattern, end_of_text=arguments.end_of_text)
         pushed = push(
-            tokenizer, arguments.repository, to=arguments.to, license=arguments.license, private=arguments.private
-        )
+            tokenizer, arguments.repository, to=arguments.to, license=arguments.license, private=arguments.private,
+            hashes=arguments.hashes,
+        )  # fmt: skip
     if arguments.to is not None:
         console.print("nothing was uploaded; the next command uploads to huggingface.co")
-    licensed = ["--license", arguments.license] if arguments.license else []
-    uploading = ["push", arguments.tokenizer, arguments.repository, *licensed]
+    more = ["--license", arguments.license] if arguments.license else []
+    uploading = ["push", arguments.tokenizer, arguments.repository, *more, *["--hashes"] * arguments.hashes]
     finish(pushed, then=["inspect", arguments.repository] if arguments.to is None else uploading)

@@ -22,7 +22,6 @@ from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION, Rules
 from superbpe.transition import competes, resolve_transition
 from tokenizer import UserError, count_pretokens, train_bpe
-from tokenizer.files import shown
 from tokenizer.patterns import FULL_STRENGTH, resolve
 from tokenizer.train.bpe import merges_that_fit
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
@@ -100,8 +99,6 @@ def run(arguments: argparse.Namespace) -> None:
                     **common,
                 )
             reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
-        for phase in {"phase1", "phase2"} & tokenizer.provenance.keys():
-            tokenizer.provenance[phase]["text"] = list(map(shown, arguments.text))
         tokenizer.save(arguments.to)
     reporter.say(repr(tokenizer))
     page = ["inspect", arguments.to, *text_options(arguments, arguments.text)]

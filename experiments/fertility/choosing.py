@@ -9,15 +9,14 @@ from numpy.polynomial import Polynomial
 
 from experiments.cli.console import percent_change, signed
 from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS
+from experiments.fertility.tallies import by_text
 from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import Ratio, family_level
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from experiments.fertility.tallies import Tally
+    from experiments.fertility.tallies import Documents, Tally
 
 MARGIN = 0.005
 """Smallest saving that counts, however much text there is."""
@@ -48,7 +47,7 @@ def price(
     counted: Mapping[str, Tally],
     recipes: Mapping[str, str],
     reference: str,
-    n_bytes: NDArray[np.int64],
+    documents: Documents,
     deployed: Deployment,
 ) -> list[dict[str, Any]]:
     """Price all tokenizers, and compare each with the reference on the documents on which both were measured.
@@ -57,7 +56,7 @@ def price(
         counted: Tokens of each tokenizer, by name.
         recipes: How each was trained, apart from the size and the transition.
         reference: Name of one of them.
-        n_bytes: int64[n_documents], bytes of each document.
+        documents: The measured documents.
         deployed: The model that is served.
 
     Returns:
@@ -71,13 +70,14 @@ def price(
     for name, one in counted.items():
         curves = [cost_curve(deployed, x.tokenizer.vocab_size) for x in (one, base)]
         chosen = one.measured & base.measured
-        numerators = np.stack([x.tokens[chosen] for x in (one, base)]).astype(np.float64)[:, None]
+        columns = (one.tokens[chosen], base.tokens[chosen], documents.n_bytes[chosen])
+        *numerators, n_bytes = by_text(documents.hashes[chosen], *columns)
         ratio = Ratio.of_function(
             lambda x, of=curves: np.log(of[0](x[0]) / of[1](x[1])),  # type: ignore[misc]
-            numerators,
-            n_bytes[chosen].astype(np.float64),
+            np.stack(numerators)[:, None],
+            n_bytes,
         )
-        interval = None if one is base or chosen.sum() < LEAST_DOCUMENTS else ratio.known_interval(level)
+        interval = None if one is base or len(n_bytes) < LEAST_DOCUMENTS else ratio.known_interval(level)
         rows.append(
             {
                 "name": name,

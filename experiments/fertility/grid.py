@@ -7,6 +7,7 @@ same token. So each recipe is trained once, to its largest size, and cut to the 
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +20,8 @@ from superbpe.rules import PHASE1
 from superbpe.transition import AUTO, resolve_transition
 from tokenizer import Tokenizer, count_pretokens, train_bpe
 from tokenizer._native import DocumentFilter
-from tokenizer.files import digest
+from tokenizer.errors import UserError
+from tokenizer.files import digest, read_sealed, write_sealed
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
 
 if TYPE_CHECKING:
@@ -195,15 +197,17 @@ class Trainer:
         name = digest([settings, self.about])[:16]
         if name not in self._loaded:
             place, merge_counts = self.folder / name, list[Any]()
-            counts = place.with_suffix(".npy")
-            if counts.exists():
-                self._loaded[name] = Trained(Tokenizer.load(place), np.load(counts))
-                return self._loaded[name]
+            record = place.with_suffix(".json")
+            with suppress(OSError, UserError):  # it is not there, or damaged: train it again
+                stored, tokenizer = read_sealed(record), Tokenizer.load(place)
+                if stored["sha256"] == tokenizer.sha256:
+                    self._loaded[name] = Trained(tokenizer, np.array(stored["counts"], np.int64))
+                    return self._loaded[name]
             with self.reporter.stage(f"train {title}"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # too few pairs for a size: it is left out
                 tokenizer = job(merge_counts)
             tokenizer.provenance["choose"] = self.about
             tokenizer.save(place)
-            np.save(counts, merge_counts[0])
+            write_sealed(record, {"sha256": tokenizer.sha256, "counts": merge_counts[0].tolist()})
             self._loaded[name] = Trained(tokenizer, merge_counts[0])
         return self._loaded[name]

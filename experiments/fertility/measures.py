@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.cli.arguments import with_sizes
-from experiments.fertility.tallies import ALL
+from experiments.fertility.tallies import ALL, by_text
 from experiments.store.manifest import command_line
 from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import Ratio
@@ -140,9 +140,9 @@ def rows(
         sizes, words, tokens = documents.n_bytes[chosen], documents.n_words[chosen], tally.tokens[chosen]
         common = chosen[reference.measured[chosen]]
         ratios = {
-            "bytes_per_token": ratio(sizes, tokens),
-            "tokens_per_word": ratio(tokens, words),
-            "parity": ratio(tally.tokens[common], reference.tokens[common]),
+            "bytes_per_token": ratio(*by_text(documents.hashes[chosen], sizes, tokens)),
+            "tokens_per_word": ratio(*by_text(documents.hashes[chosen], tokens, words)),
+            "parity": ratio(*by_text(documents.hashes[common], tally.tokens[common], reference.tokens[common])),
         }
         n_bytes, n_tokens = int(sizes.sum()), int(tokens.sum())
         cost = serving_cost(deployed, vocab_size=tally.tokenizer.vocab_size, tokens_per_byte=max(n_tokens, 1) / n_bytes)
@@ -177,14 +177,14 @@ def rows(
 
 
 def ratio(
-    numerators: NDArray[np.int64], denominators: NDArray[np.int64]
+    numerators: NDArray[np.float64], denominators: NDArray[np.float64]
 ) -> tuple[float | None, float | None, float | None]:
-    """Ratio of totals over documents, and the ends of its interval; None if they are undefined.
+    """Ratio of totals over texts, and the ends of its interval; None if they are undefined.
 
     If both are counts of tokens, the interval is paired, since they are of the same documents.
     """
     if not denominators.any():
         return None, None, None
-    measured = Ratio.of(numerators[None].astype(np.float64), denominators.astype(np.float64))
+    measured = Ratio.of(numerators[None], denominators)
     interval = measured.known_interval(CONFIDENCE) if len(numerators) >= LEAST_DOCUMENTS else None
     return int(numerators.sum()) / int(denominators.sum()), *(interval or (None, None))

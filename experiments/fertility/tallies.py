@@ -1,10 +1,9 @@
-"""The measured documents of a text, the tokens of several tokenizers for them, and the text that trained these."""
+"""The measured documents of a text, and the tokens of several tokenizers for them."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
@@ -14,19 +13,18 @@ import numpy as np
 
 from experiments.cli.arguments import named, open_text
 from lm.data.survey import survey
-from tokenizer import Batch, Corpus, CorpusConfig
+from lm.evaluate.bits_per_byte import sampling_units
+from tokenizer import Batch, Corpus
 from tokenizer.errors import UserError, listed
 from tokenizer.external.tokenizer import ExternalTokenizer
-from tokenizer.files import is_remote, weighted
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from tokenizer.corpus.remote import File
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
@@ -52,11 +50,13 @@ class Documents:
         n_bytes: int64[n_documents], bytes of UTF-8.
         n_words: int64[n_documents], whitespace-separated words.
         groups: All documents, then kinds (if sources name them), sources and scripts; the largest first.
+        hashes: uint64[n_documents], equal for documents of equal text.
     """
 
     n_bytes: NDArray[np.int64]
     n_words: NDArray[np.int64]
     groups: list[Group]
+    hashes: NDArray[np.uint64]
 
     def __len__(self) -> int:
         return len(self.n_bytes)
@@ -107,7 +107,13 @@ def read(text: Corpus, progress: Progress | None = None, most_sources: int = MOS
     every = [Group(ALL, "all text", np.arange(len(documents)))]
     every += groups(KIND, kinds, kind) if len(kinds) < len(documents.sources) else []
     every += groups(SOURCE, documents.sources, documents.source) + groups(SCRIPT, documents.scripts, documents.script)
-    return Documents(documents.n_bytes, documents.n_words, every)
+    return Documents(documents.n_bytes, documents.n_words, every, documents.hashes)
+
+
+def by_text(hashes: NDArray[np.uint64], *columns: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+    """Sums over the documents of each distinct text, float64[n_texts] per column."""
+    units = sampling_units(hashes, None)
+    return [np.bincount(units, column).astype(np.float64) for column in columns]
 
 
 class Tally:
@@ -192,25 +198,3 @@ def tally(
             first += sum(map(len, group))
     assert first == n, "the text has other documents than the survey found"
     return tallies
-
-
-def recorded_text(tokenizer: TokenizerLike) -> list[str]:
-    """The paths that the tokenizer's training was given, as they were written."""
-    about = getattr(tokenizer, "provenance", {})
-    phases = [about.get(phase) for phase in ("phase1", "phase2", "choose")]
-    recorded = [entry for phase in phases if isinstance(phase, dict) for entry in phase.get("text", [])]
-    return [weighted(str(entry), "text")[0] for entry in dict.fromkeys(recorded)]
-
-
-def trained_on(tokenizer: TokenizerLike, files: Iterable[tuple[File, str]]) -> list[str]:
-    """Those of the files on which the tokenizer was trained. `superbpe choose` records its split, not checked here."""
-    return [] if "choose" in getattr(tokenizer, "provenance", {}) else among(files, recorded_text(tokenizer))
-
-
-def among(files: Iterable[tuple[File, str]], paths: Sequence[str]) -> list[str]:
-    """Those of the files that paths name. Remote paths are not opened, so they have to be equal."""
-    known: set[object] = set(paths)
-    with suppress(OSError, UserError, TypeError):  # none, moved, deleted, or written by another version
-        local = [path for path in paths if not is_remote(path)]
-        known |= {file.resolve() for file, _ in Corpus(CorpusConfig(paths=local)).files}
-    return [str(file) for file, _ in files if str(file) in known or file.resolve() in known]

@@ -109,7 +109,7 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         f"the last merges of {rare} occur fewer than {LEAST_COUNT} times in the training text: it is too small": rare,
         f"the text has too few pairs for {missing}": missing,
         f"text is lost by {lossy}, which cannot be finalists": lossy,
-        f"training text unknown, so the measured text may be in it: {listed(report['unknown'])}": report["unknown"],
+        "; ".join(report["unknown"]): report["unknown"],
         "the text has too few sources for a verdict by sources, so the next command takes documents to be independent "
         "(eval.cluster=document); for files of different kinds of text its intervals are too narrow": (
             "eval.cluster=document" in report["bakeoff"]["command"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from experiments.config import BudgetConfig
 from experiments.report.labels import label_all
 from experiments.results import (
     ArmRecord,
@@ -21,6 +22,7 @@ from experiments.results import (
 )
 from experiments.stages.comparison import ArmResult, Result, scored
 from experiments.stages.contamination import KIND
+from experiments.stages.plan import DEFAULT_DEPLOYMENT
 from experiments.stages.shards import Encoded
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store import records
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from experiments.store.records import Record
+    from lm.evaluate.deployment import Deployment
 
 
 @dataclass
@@ -80,7 +83,12 @@ def find(folders: Sequence[Path]) -> tuple[list[Record], list[Record]]:
 
 
 def combine(
-    done: Sequence[Record], reference: str | None = None, artifacts: str | None = None
+    done: Sequence[Record],
+    reference: str | None = None,
+    artifacts: str | None = None,
+    *,
+    tolerance: float | None = None,
+    deployment: Deployment = DEFAULT_DEPLOYMENT,
 ) -> tuple[Result, list[str]]:
     """Return all tokenizers of the runs as one result, and notes about what was left out.
 
@@ -91,6 +99,9 @@ def combine(
         done: Runs that finished a comparison.
         reference: Label of the tokenizer that others are compared with; None for the first.
         artifacts: Folder of the runs' artifacts; None for the folder where the runs stored them.
+        tolerance: Accepted relative difference between two models in the amount that the mode of the first arm
+            equalizes; None for the smallest of the runs.
+        deployment: The model that will be deployed.
 
     Raises:
         UserError: If an artifact is missing, two runs scored different text, or no seed is common to all.
@@ -141,7 +152,15 @@ def combine(
     ]
     arms = [_scored(label, group, sorted(seeds)) for label, group in zip(labels, ordered, strict=True)]
     _check_text([group.store for group in ordered], arms)
-    return Result.of(arms, overlap=_overlap(done, artifacts)), notes
+    mode = arms[0].arm.settings.get("budget.mode", BudgetConfig.mode)
+    budget = BudgetConfig(mode=mode, tolerance=tolerance or min(map(tolerance_of, done)))
+    return Result.of(arms, budget, deployment, overlap=_overlap(done, artifacts)), notes
+
+
+def tolerance_of(run: Record) -> float:
+    """`budget.tolerance` of a run."""
+    values = dict(text.lstrip("+").partition("=")[::2] for text in run.overrides)
+    return float(values.get("budget.tolerance", BudgetConfig.tolerance))
 
 
 def _overlap(done: Sequence[Record], artifacts: str | None) -> Artifact[Contamination] | None:

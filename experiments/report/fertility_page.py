@@ -157,20 +157,20 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     for arm in report["tokenizers"]:
         name, row, shared, training = arm["name"], overall[arm["name"]], arm["in_training"], arm["training_text"]
         if shared is not None and shared["documents"]:
-            known = f"{shared['documents']:,} of the {row['documents']:,} measured documents "
+            known = f"{shared['documents']:,} of the {shared['looked_up']:,} measured documents "
             known += f"({percent(shared['bytes'] / row['bytes'])} of the bytes; source: {listed(shared['sources'])}; "
             too_good.setdefault(f"{known}training text: {listed(training)})", []).append(name)
-        if training is not None and shared is None:
-            limits.append(
-                f"{name} was trained on {listed(training)}, which is not here any more, so the measured text may be in "
-                "it; name it with --training"
-            )
+        if shared is not None and shared["files"]:
+            limits.append(f"{name} was trained on {listed(shared['files'])}, which it read in another way")
         if text := lost(row):
             limits.append(f"{name} loses text ({text}): it may need fewer tokens for that reason alone")
     limits += [f"trained on {known}, so the numbers are too good: {listed(names)}" for known, names in too_good.items()]
-    unknown = [arm["name"] for arm in report["tokenizers"] if arm["training_text"] is None]
-    if unknown:
-        limits.append(f"Training text unknown, so the measured text may be in it: {listed(unknown)}")
+    unknown: dict[str, list[str]] = {}
+    for arm in report["tokenizers"]:
+        unknown.setdefault(arm["unknown_training"], []).append(arm["name"])
+    unknown.pop("", None)
+    for reason, names in unknown.items():
+        limits.append(f"The measured text may be in the training text, which is unknown, of {listed(names)}: {reason}")
     return limits
 
 

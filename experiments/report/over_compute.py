@@ -10,6 +10,8 @@ import numpy as np
 
 from experiments.cli.compose import load
 from experiments.cli.console import Reporter
+from experiments.config import BudgetConfig
+from experiments.report.combining import tolerance_of
 from experiments.results import Scores, TrainedModel
 from experiments.stages.outlook import Step, next_step
 from experiments.store import records
@@ -17,7 +19,7 @@ from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from experiments.verdict import at_scale, decisions, statements, worth_headline
 from lm.bits import bits
-from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping
+from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping, sampling_units
 from lm.evaluate.comparison import eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import training_flops
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 PAGE, NUMBERS = "ladder.html", "ladder.json"
 DEPLOYED = "equal_deployed_flops"
 """The budget mode whose budgets are equal at the deployment."""
-_TOLERANCE = 0.01
 
 
 class ArmRuns(NamedTuple):
@@ -138,7 +139,8 @@ def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
         return sizes, Grouping(("all",), np.zeros(len(sizes), np.int32)), cluster
     if cluster == SOURCE:
         return sizes, Grouping(sources.names, np.arange(len(sizes), dtype=np.int32)), cluster
-    return sizes, sources, cluster
+    first = np.unique(sampling_units(evaluation.document_hashes, None), return_index=True)[1]
+    return sizes, Grouping(sources.names, sources.index[first]), cluster
 
 
 def _seed_seconds(arm: ArmRuns) -> float:
@@ -222,7 +224,7 @@ def reprice(
     # The run's own deployment, unless another one is chosen.
     keys = [] if "deployment" in replaced else [key for key in values if key.partition(".")[0] == "deployment"]
     chosen = assumptions([*(values[key] for key in keys if key not in replaced), *settings])
-    accepted = tolerance or float(values.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2])
+    accepted = tolerance or tolerance_of(run)
     store = Store.at(artifacts or run.store)
     return _compare(Reporter(), store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
 
@@ -242,7 +244,7 @@ def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance:
     arms, sizes, sources = read_points(path)
     chosen = assumptions(settings)
     heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=SOURCE)
-    compared = Study(arms, heldout, tolerance or _TOLERANCE, EvalConfig().confidence)
+    compared = Study(arms, heldout, tolerance or BudgetConfig.tolerance, EvalConfig().confidence)
     _write(Reporter(), out, path, compared, "", chosen, None)
 
 

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from experiments.results import Scores
+from experiments.stages.plan import DEFAULT_DEPLOYMENT, reasons_unequal
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.comparison import Comparison, aggregate, compare_all, eligible
 
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from experiments.config import BudgetConfig
     from experiments.results import Contamination, ShardsFolder, TrainedModel, Tuning
     from experiments.stages.shards import Encoded
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
+    from lm.evaluate.deployment import Deployment
     from tokenizer.interface import TokenizerLike
 
+SUSPICIOUS = 3.0
+"""Points by which an arm may save more tokens on held-out than on training text, relative to the reference."""
 LEAST_EVIDENCE = 99_000_000
 """Models that read fewer bytes of text are a demonstration."""
 
@@ -95,18 +100,26 @@ class Result:
     tuning: Sequence[Tuning] = ()
 
     @classmethod
-    def of(cls, arms: Sequence[ArmResult], **more: Any) -> Result:
-        """Compare all arms that may take part in verdicts (`lm.evaluate.comparison.eligible`), and show the others.
+    def of(
+        cls, arms: Sequence[ArmResult], budget: BudgetConfig, deployment: Deployment = DEFAULT_DEPLOYMENT, **more: Any
+    ) -> Result:
+        """Compare all arms that may take part in verdicts, and show the others.
+
+        These are arms of equal budgets (`reasons_unequal`) that `lm.evaluate.comparison.eligible` admits.
 
         Args:
             arms: The arms, as returned by `scored`.
+            budget: What is equal between the models, within which tolerance.
+            deployment: The model that will be deployed.
             **more: Further attributes.
         """
         if len(arms) < 2:
             return cls(arms, {}, **more)
         # Bytes and tokenizers from elsewhere keep their own variance between seeds.
         trained = [arm.arm.record is not None for arm in arms]
-        eligibility = eligible([arm.evaluations for arm in arms], [arm.label for arm in arms], trained)
+        models = [(arm.label, arm.tokenizer.vocab_size, [lm.contents.summary for lm in arm.lms]) for arm in arms]
+        unequal = reasons_unequal(models, budget, deployment)
+        eligibility = eligible([arm.evaluations for arm in arms], [arm.label for arm in arms], trained, unequal)
         arms = [dataclasses.replace(arm, barred=reason) for arm, reason in zip(arms, eligibility.reasons, strict=True)]
         if eligibility.note:
             arms = [_restricted(arm, eligibility.documents) for arm in arms]
@@ -159,6 +172,22 @@ class Result:
         if self.comparisons and not self.tested:
             return "; ".join(arm.barred for arm in self.arms if arm.barred)
         return next((comparison.withheld for comparison in self.tested.values() if comparison.withheld), "")
+
+    @property
+    def suspects(self) -> dict[str, float]:
+        """Arms that save `SUSPICIOUS` more points of tokens on held-out than on training text, against the reference.
+
+        Only of texts that a hash divided, in which all kinds of text have the same shares.
+        """
+        first, points = self.arms[0], dict[str, float]()
+        for arm in self.arms[1:]:
+            if arm.arm.settings.get("corpus.source") != "files" or arm.arm.settings["corpus.heldout_paths"]:
+                continue
+            pairs = [(arm.training.contents, first.training.contents), (arm.heldout.contents, first.heldout.contents)]
+            if len({shards.corpus for pair in pairs for shards in pair}) == 1:
+                train, heldout = (other.bytes_per_token / own.bytes_per_token for own, other in pairs)
+                points[arm.label] = 100 * (train - heldout)
+        return {label: value for label, value in points.items() if value >= SUSPICIOUS}
 
     @property
     def leader(self) -> ArmResult | None:

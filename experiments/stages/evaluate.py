@@ -9,7 +9,7 @@ from experiments.cli.console import si
 from experiments.results import Scores
 from experiments.stages.comparison import Result, scored
 from experiments.stages.heldout import groupings
-from experiments.stages.plan import DEFAULT_DEPLOYMENT, Amounts, at_rung, check
+from experiments.stages.plan import DEFAULT_DEPLOYMENT
 from experiments.stages.shards import open_shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
 from lm.evaluate.deployment import inference_cost
@@ -105,25 +105,19 @@ def compare(
         The comparison of each size and budget, in the order of the runs.
 
     Raises:
-        UserError: If held-out text may have been trained on, or the models were not trained on equal budgets.
+        UserError: If held-out text may have been trained on.
     """
     results = {}
     for size, amount in dict.fromkeys((run.size, run.budget) for run in models):
         rung = {
             name: [run for run in models if (run.arm, run.size, run.budget) == (name, size, amount)] for name in arms
         }
-        for runs in zip(*rung.values(), strict=True):  # the arms' runs with one seed
-            amounts = [
-                Amounts.of(models[run].contents.summary, deployment, arms[run.arm].arm.tokenizer.vocab_size)
-                for run in runs
-            ]
-            check(at_rung(budget, amount), [amounts_of.of_mode(budget.mode) for amounts_of in amounts])
         compared = []
         for name, arm in arms.items():
             trained = [models[run] for run in rung[name]]
             check_heldout(text.hash, arm, trained)
             compared.append(scored(arm, trained, [scores[run] for run in rung[name]]))
-        result = Result.of(compared)
+        result = Result.of(compared, budget, deployment)
         for (i, j), comparison in result.comparisons.items():
             names = {"a": compared[i].key, "b": compared[j].key, "layers": size, "budget": amount}
             context.tracker.log("comparison", {**names, **comparison.summary()})

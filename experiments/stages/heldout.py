@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.results import HeldoutDocuments
 from lm.data.survey import Survey, joined, survey
-from lm.evaluate.bits_per_byte import SOURCE, Grouping
+from lm.evaluate.bits_per_byte import SOURCE, Grouping, sampling_units
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 from tokenizer.files import read_arrays
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ARRAYS = "documents.npz"
 # Increased when the rules for grouping documents change.
-_VERSION = 2
+_VERSION = 3
 
 
 def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
@@ -41,7 +41,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
 
     def find(folder: Path) -> Survey:
         if cluster is None:
-            return survey(text.corpus, "heldout", hashes=True)
+            return survey(text.corpus, "heldout")
         with cluster.results(folder / "parts") as results:
             parts = cluster.map_parts("survey", _survey, text.corpus, "heldout", results, progress)
             return joined(Survey(**result.value["names"], **next(result.blocks())) for result in parts)
@@ -50,8 +50,9 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         documents = find(folder)
         with replacing(folder / _ARRAYS) as file:
             np.savez_compressed(
-                file, allow_pickle=False, bytes=documents.n_bytes, source=documents.source, script=documents.script
-            )
+                file, allow_pickle=False, bytes=documents.n_bytes, source=documents.source, script=documents.script,
+                hash=documents.hashes,
+            )  # fmt: skip
         return HeldoutDocuments(
             corpus=text.hash,
             split="heldout",
@@ -76,16 +77,22 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
 
 
 def _survey(part: Corpus, beat: Beat) -> Blocks:
-    facts = vars(survey(part, "heldout", hashes=True, done=beat))
+    facts = vars(survey(part, "heldout", done=beat))
     names = {name: value for name, value in facts.items() if isinstance(value, list)}
     yield {name: value for name, value in facts.items() if name not in names}
     return {"names": names, "n_bytes": int(facts["n_bytes"].sum()), "skipped": part.skipped.so_far()}
 
 
 def sizes(artifact: Artifact[HeldoutDocuments], unit: str) -> NDArray[np.int64]:
-    """Bytes of every held-out document, or of every source."""
+    """Bytes of every held-out text, with its copies, or of every source."""
     arrays = read_arrays(artifact.path / _ARRAYS, "delete its folder and run again")
-    return np.bincount(arrays["source"], arrays["bytes"]).astype(np.int64) if unit == SOURCE else arrays["bytes"]
+    index = sampling_units(arrays["hash"], arrays["source"] if unit == SOURCE else None)
+    return np.bincount(index, arrays["bytes"]).astype(np.int64)
+
+
+def hashes(artifact: Artifact[HeldoutDocuments]) -> NDArray[np.uint64]:
+    """uint64[n_documents], hashes of the held-out documents."""
+    return read_arrays(artifact.path / _ARRAYS, "delete its folder and run again")["hash"]
 
 
 def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:

@@ -10,10 +10,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.fertility.tallies import trained_on
 from experiments.results import TokenizerFolder
-from experiments.stages import phase1, phase2
+from experiments.stages import heldout, phase1, phase2
 from experiments.stages.tokenizers import ArmTokenizer, keep
+from tokenizer.corpus.seen import saw
 from tokenizer.errors import UserError, did_you_mean
 from tokenizer.external.load import load_pretrained
 from tokenizer.patterns import resolve
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
     from experiments.arms import Arm
     from experiments.config import BudgetConfig
+    from experiments.results import HeldoutDocuments
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
+    from experiments.store.artifacts import Artifact
     from tokenizer.interface import TokenizerLike
 
 
@@ -48,6 +50,7 @@ def make_tokenizers(
     stages: Collection[str],
     budget: BudgetConfig | None = None,
     context_bytes: float = math.inf,
+    documents: Artifact[HeldoutDocuments] | None = None,
 ) -> dict[str, ArmTokenizer]:
     """Count pretokens, train phase 1 once for all arms that can share it, and finish every arm.
 
@@ -58,13 +61,14 @@ def make_tokenizers(
         stages: Stages of the pipeline to run. With `train_bpe` but not `train_superbpe`, only phase 1 runs.
         budget: Budget of the models, for which the counted text must be large enough; None without models.
         context_bytes: Context in which the models are scored, which no token may exceed.
+        documents: The held-out documents; needed with arms that are loaded.
 
     Returns:
         The tokenizers by the name of the arm, in the order of `arms`, without those that these stages do not make.
     """
     tokenizers: dict[str, ArmTokenizer] = {}
     if "train_bpe" in stages:  # before hours of training: they are there
-        tokenizers = {arm.name: _existing(context, arm, text) for arm in arms if arm.source is not None}
+        tokenizers = {arm.name: _existing(context, arm, text, documents) for arm in arms if arm.source is not None}
         _check_lengths(tokenizers, context_bytes)
     for arm in arms if "shard" in stages else ():
         if arm.source is None and END_OF_TEXT not in arm.bpe.special_tokens:
@@ -120,13 +124,14 @@ def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact)
 
 
-def _existing(context: Context, arm: Arm, text: Text) -> ArmTokenizer:
+def _existing(context: Context, arm: Arm, text: Text, documents: Artifact[HeldoutDocuments] | None) -> ArmTokenizer:
     """Load the tokenizer of an arm. Documents are separated by its own end of text, or by the arm's."""
     assert arm.source is not None
     with context.reporter.stage(arm.name):
         from_hub = arm.recipe == "pretrained"
         loaded = load_pretrained(arm.source, revision=arm.revision, from_hub=from_hub, end_of_text=arm.end_of_text)
-        _check_split(arm, loaded.tokenizer, text)
+        if documents is not None:
+            _check_split(arm, loaded.tokenizer, text, documents)
         if loaded.tokenizer.end_of_text is None:
             raise UserError(
                 f"{arm.source} does not say which token ends a document; name one, its own or a new one, with "
@@ -144,15 +149,21 @@ def _existing(context: Context, arm: Arm, text: Text) -> ArmTokenizer:
     return ArmTokenizer(arm.name, arm.label, loaded.tokenizer, artifact)
 
 
-def _check_split(arm: Arm, tokenizer: TokenizerLike, text: Text) -> None:
-    """Raise a UserError if this run would score text on which the tokenizer was trained, or by which it was chosen."""
-    corpus = text.corpus
-    if seen := trained_on(tokenizer, corpus.heldout_files or corpus.files):
+def _check_split(arm: Arm, tokenizer: TokenizerLike, text: Text, documents: Artifact[HeldoutDocuments]) -> None:
+    """Raise a UserError if this run would score text on which the tokenizer was trained, or by which it was chosen.
+
+    A few held-out documents often occur in training text too; that is said.
+    """
+    answer = saw(tokenizer, heldout.hashes(documents), text.corpus)
+    said = f"arms.{arm.name}: {answer.sentence(str(arm.source))}"
+    if answer.saw_much:
         raise UserError(
-            f"arms.{arm.name}: {arm.source} was trained on {seen[0]}, of which this run holds documents out, so its "
-            "score would be too good; name text that no tokenizer has seen with corpus.heldout_paths=[FILE,...], or "
-            f"let this run train it: arms.{arm.name}.recipe=bpe or superbpe instead of a file"
+            f"{said} that this run holds out, so its score would be too good; name text that no tokenizer has seen "
+            f"with corpus.heldout_paths=[FILE,...], or let this run train it: arms.{arm.name}.recipe=bpe or superbpe "
+            "instead of a file"
         )
+    if answer.saw or answer.unknown:
+        warnings.warn(said.replace("this text", "the held-out text"), stacklevel=2)
     split = getattr(tokenizer, "provenance", {}).get("choose")
     if split is None or (split["corpus"] == text.hash and text.corpus.config.heldout_sample <= split["test_share"]):
         return

@@ -18,6 +18,7 @@ from superbpe.rules import Rules
 from superbpe.sources import Source
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
+from tokenizer.corpus.seen import KEY
 from tokenizer.errors import UserError
 from tokenizer.files import digest
 
@@ -68,6 +69,8 @@ def train(context: Context, arm: Arm, text: Text, phase1: MergeList) -> ArmToken
             progress=context.reporter.progress,
             on_counts=counts.append,
         )
+        if isinstance(texts, ClusterSources):  # which read the text of phase 1
+            tokenizer.provenance[KEY] = prefix.provenance.get(KEY)
         log = merge_log(tokenizer, counts=[np.load(phase1.record.path / MERGE_COUNTS), *counts])
         pq.write_table(log, folder / MERGE_LOG, compression="zstd")
         return TrainedTokenizer(

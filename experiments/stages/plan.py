@@ -157,6 +157,35 @@ def plan_rung(
     return plans
 
 
+def reasons_unequal(
+    arms: Sequence[tuple[str, int, Sequence[TrainingSummary]]],
+    budget: BudgetConfig,
+    deployment: Deployment = DEFAULT_DEPLOYMENT,
+) -> list[str]:
+    """For each arm, why it is not compared with the first one: its models trained on another amount; or "".
+
+    Args:
+        arms: Label, size of the vocabulary, and the models, one per seed, of each arm.
+        budget: Its mode says which amount is to be equal, and its tolerance how much.
+        deployment: The model that will be deployed.
+    """
+    amounts = [
+        [Amounts.of(model, deployment, size).of_mode(budget.mode) for model in models] for _, size, models in arms
+    ]
+    reasons = []
+    for (label, _, _), own in zip(arms, amounts, strict=True):
+        mine, other = max(zip(own, amounts[0], strict=True), key=lambda pair: max(pair) / min(pair))
+        differs = f"{label} trained on {mine:,.0f} {_quantity(budget)} and {arms[0][0]} on {other:,.0f}"
+        limit = f"which differ by more than {100 * budget.tolerance:g} %"
+        reasons.append(f"{differs}, {limit}" if max(mine, other) > min(mine, other) * (1 + budget.tolerance) else "")
+    return reasons
+
+
+def _quantity(budget: BudgetConfig) -> str:
+    name = budget.mode.removeprefix("equal_")
+    return {"flops": "FLOPs", "deployed_flops": "training FLOPs of the deployed model"}.get(name, name)
+
+
 def _configured(budget: BudgetConfig) -> float | None:
     """The equal quantity, if it is configured; None if it is that of the reference's model."""
     return budget.train_flops if budget.mode == "equal_flops" else None
@@ -173,8 +202,7 @@ def check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
     compared = [*amounts] if configured is None else [configured, *amounts]
     ratio = max(compared) / min(compared)
     if ratio > 1 + budget.tolerance:
-        quantity = budget.mode.removeprefix("equal_")
-        quantity = {"flops": "FLOPs", "deployed_flops": "training FLOPs of the deployed model"}.get(quantity, quantity)
+        quantity = _quantity(budget)
         values = " and ".join(f"{amount:,.0f}" for amount in amounts)
         target = "" if configured is None else f" instead of {configured:,.0f}"
         raise UserError(

@@ -76,6 +76,9 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
     base = result.arms[0]
     columns = ["", "vocabulary", "bytes per token", "bits per byte", f"change from {base.label}", "training FLOPs"]
     columns += ["inference FLOPs per byte"]
+    read = [arm.lm.contents.summary.bytes for arm in result.arms]
+    differ = max(read) > 1.01 * min(read)
+    columns += ["training text"] * differ
     rows = []
     for arm in result.arms:
         scores, tokenizer = arm.scores, arm.tokenizer
@@ -89,6 +92,7 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
             "" if arm is base else "withheld" if arm.barred or base.barred else change,
             si(arm.lm.contents.summary.flops),
             si(scores.cost.decode_flops_per_byte),
+            *[f"{si(arm.lm.contents.summary.bytes)}B"] * differ,
         ]
         rows.append(row)
     return columns, rows

@@ -177,6 +177,11 @@ class Shards:
         span = self.span(i)
         return self.tokens(span.start + 1, span.stop)
 
+    def document_hashes(self) -> NDArray[np.uint64]:
+        """uint64[n_documents], XXH3-64 of the tokens of each document: equal for equal texts."""
+        digests = (xxhash.xxh3_64_intdigest(self.document(i).tobytes()) for i in range(self.n_documents))
+        return np.fromiter(digests, np.uint64, self.n_documents)
+
     def span(self, i: int) -> slice:
         """Positions of document `i` in the stream, with its leading `end_of_text`."""
         return slice(int(self.document_ends[i - 1]) if i else 0, int(self.document_ends[i]))

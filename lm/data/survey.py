@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
 from lm.data.scripts import script
 from tokenizer.corpus.origins import documents_by_origin
@@ -31,7 +31,7 @@ class Survey:
         n_words: int64[n_documents], whitespace-separated words.
         source: int32[n_documents], index into `sources`.
         script: int32[n_documents], index into `scripts`.
-        hashes: uint8[n_documents, 32], SHA-256 of the text; no rows if they were not asked for.
+        hashes: uint64[n_documents], `Batch.hashes`: equal for equal texts.
     """
 
     sources: list[str]
@@ -40,26 +40,25 @@ class Survey:
     n_words: NDArray[np.int64]
     source: NDArray[np.int32]
     script: NDArray[np.int32]
-    hashes: NDArray[np.uint8]
+    hashes: NDArray[np.uint64]
 
     def __len__(self) -> int:
         return len(self.n_bytes)
 
 
-def survey(corpus: Corpus, split: Split, *, hashes: bool = False, done: Callable[[int], None] | None = None) -> Survey:
+def survey(corpus: Corpus, split: Split, *, done: Callable[[int], None] | None = None) -> Survey:
     """Read the documents of a corpus, or of one of its parts.
 
     Args:
         corpus: The corpus.
         split: The documents to read, as for `documents_by_origin`.
-        hashes: Whether to hash the documents.
         done: Called after each document, with the bytes read.
 
     Raises:
         UserError: A record does not have the field that names its source.
     """
     sizes, words, source, writing = array("q"), array("q"), array("i"), array("i")
-    digests, n_bytes = bytearray(), 0
+    hashes, n_bytes = array("Q"), 0
     sources: dict[str, int] = {}
     scripts: dict[str, int] = {}
     for origin, document in documents_by_origin(corpus, split):
@@ -68,13 +67,11 @@ def survey(corpus: Corpus, split: Split, *, hashes: bool = False, done: Callable
         words.append(len(document.split()))
         source.append(sources.setdefault(origin, len(sources)))
         writing.append(scripts.setdefault(script(document), len(scripts)))
-        if hashes:
-            digests += hashlib.sha256(data).digest()
+        hashes.append(xxhash.xxh3_64_intdigest(data))
         if done is not None:
             n_bytes += len(data)
             done(n_bytes)
-    rows = np.frombuffer(digests, np.uint8).reshape(-1, 32)
-    columns = (np.array(sizes), np.array(words), np.array(source), np.array(writing), rows)
+    columns = map(np.array, (sizes, words, source, writing, hashes))
     return Survey(list(sources), list(scripts), *columns)
 
 

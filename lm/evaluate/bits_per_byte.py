@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 ARRAYS = "arrays.npz"
 FEWEST_CLUSTERS = 2
 """`auto` takes single documents as the unit of sampling if there are fewer sources than this."""
@@ -32,6 +32,22 @@ SOURCE = "source"
 def sampling_unit(cluster: str, n_sources: int) -> str:
     """Unit of sampling, `document` or `source`, for a value of `EvalConfig.cluster` and a number of known sources."""
     return SOURCE if cluster == SOURCE or (cluster == "auto" and n_sources >= FEWEST_CLUSTERS) else "document"
+
+
+def sampling_units(hashes: NDArray[np.uint64], source: NDArray[np.int32] | None) -> NDArray[np.int64]:
+    """Unit of sampling of each document, int64[n_documents]; documents of equal text are in one unit.
+
+    Args:
+        hashes: uint64[n_documents], equal for documents of equal text.
+        source: int32[n_documents], sources as units: that of the first document of a text has its copies too. None for
+            texts as units, in the order of their first documents.
+    """
+    _, first, text = np.unique(hashes, return_index=True, return_inverse=True)
+    if source is not None:
+        return source[first[text]].astype(np.int64)
+    places = np.empty(len(first), np.int64)
+    places[np.argsort(first)] = np.arange(len(first))
+    return places[text]
 
 
 @dataclass(frozen=True)
@@ -72,6 +88,7 @@ class Evaluation:
         short_context_bytes: Bytes scored with less than the minimum context although the document had more.
         context_bytes_sum: Sum over all scored bytes of the bytes of their context.
         groups: Groupings of the documents, by name: `source`, `script`.
+        document_hashes: uint64[n_documents], equal for documents of equal text; by default, no texts are equal.
     """
 
     config: EvalConfig
@@ -86,8 +103,11 @@ class Evaluation:
     short_context_bytes: int
     context_bytes_sum: int
     groups: Mapping[str, Grouping] = field(default_factory=dict)
+    document_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
 
     def __post_init__(self) -> None:
+        if len(self.document_hashes) != len(self.document_bytes):
+            object.__setattr__(self, "document_hashes", np.arange(len(self.document_bytes), dtype=np.uint64))
         for name, grouping in self.groups.items():
             if len(grouping.index) != len(self.document_bytes):
                 raise UserError(
@@ -119,7 +139,8 @@ class Evaluation:
     def clustered(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum a per-document array over each unit of sampling."""
         _, grouping = self.cluster()
-        return values.astype(np.float64) if grouping is None else grouping.sums(values)
+        units = sampling_units(self.document_hashes, None if grouping is None else grouping.index)
+        return np.bincount(units, values, 0 if grouping is None else len(grouping.names)).astype(np.float64)
 
     def ratio(self, nats: Sequence[NDArray[np.float64]]) -> Ratio:
         """Bits per byte of these losses with their uncertainty.
@@ -237,6 +258,6 @@ class Evaluation:
 
 # Largest groups in the summary; the arrays have all of them.
 _GROUPS_SHOWN = 100
-_PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats", "changed")
+_PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats", "changed", "document_hashes")
 _COUNTS = "token_counts"
 _SCALARS = ("tokenizer_sha256", "limited_bytes", "short_context_bytes", "context_bytes_sum")

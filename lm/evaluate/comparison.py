@@ -56,7 +56,10 @@ class Eligibility(NamedTuple):
 
 
 def eligible(
-    runs: Sequence[Runs], names: Sequence[str] | None = None, one_recipe: Sequence[bool] | None = None
+    runs: Sequence[Runs],
+    names: Sequence[str] | None = None,
+    one_recipe: Sequence[bool] | None = None,
+    reasons: Sequence[str] = (),
 ) -> Eligibility:
     """Decide which tokenizers may take part in verdicts.
 
@@ -70,6 +73,7 @@ def eligible(
         one_recipe: For each tokenizer, whether it was trained by one family of recipes, so that its models' losses vary
             between seeds like those of the others; None for none. With the reference and two others, their variances
             are pooled.
+        reasons: For each tokenizer, another reason why it takes part in no verdict; empty if there is none.
 
     Raises:
         UserError: As for `compare`.
@@ -79,7 +83,8 @@ def eligible(
         _check_comparable(evaluations[0][0], other)
     sizes = evaluations[0][0].document_bytes
     names = names or [f"tokenizer {i}" for i in range(1, len(runs) + 1)]
-    reasons = [_reason_barred(name, arm) for name, arm in zip(names, evaluations, strict=True)]
+    given = reasons or [""] * len(runs)
+    reasons = [why or _reason_barred(name, arm) for why, name, arm in zip(given, names, evaluations, strict=True)]
     compared = np.ones(len(sizes), bool)
     for arm, reason in zip(evaluations, reasons, strict=True):
         if not reason:

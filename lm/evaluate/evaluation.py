@@ -94,6 +94,7 @@ def evaluate(
         short_context_bytes=short,
         context_bytes_sum=context_sum,
         groups=dict(groups or {}),
+        document_hashes=shards.document_hashes(),
     )
 
 

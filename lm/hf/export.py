@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lm.hf.export_check import probes, validate
 from lm.model.weights import model_tensors, write_tensors
+from tokenizer.corpus.seen import public
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError
 from tokenizer.formats.folder import save
@@ -167,4 +168,4 @@ def _beginning_documents(tokenizer: Tokenizer) -> Tokenizer:
         single=[end, "$A"], pair=[end, "$A", f"{end}:1", "$B:1"], special_tokens=[(end, tokenizer.end_id)]
     )
     template = {**(tokenizer.provenance.get(TEMPLATE) or {}), "post_processor": json.loads(processor.__getstate__())}
-    return Tokenizer(tokenizer.definition, {**tokenizer.provenance, TEMPLATE: template})
+    return Tokenizer(tokenizer.definition, {**public(tokenizer.provenance), TEMPLATE: template})

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tokenizer.corpus import seen
 from tokenizer.definition import Definition, Stored
 from tokenizer.errors import UserError, did_you_mean, needs_extra, quoted, shortened
 from tokenizer.external.software import HuggingFace, SentencePiece
@@ -24,7 +25,7 @@ from tokenizer.formats.tiktoken import PREFIX, named_encoding
 from tokenizer.patterns import Pattern, equivalent
 
 _DOWNLOADED = (
-    *(FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
+    *(FILE, seen.FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
     *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
 )
 """Files that tokenizers are read from, at the top level of a repository."""

@@ -8,7 +8,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tokenizer import formats
-from tokenizer.definition import Described
+from tokenizer.corpus import seen
+from tokenizer.definition import Described, Stored
 from tokenizer.durable import new_folder, write_whole
 from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.external.opening import is_repository_id
@@ -17,8 +18,8 @@ from tokenizer.formats.hf import needs_engine
 
 CARD = "README.md"
 TIKTOKEN = "tokenizer.tiktoken"
-OPTIONAL = (formats.HF_FILE, TIKTOKEN, f"{TIKTOKEN}.json")
-"""Files that exist only if they give the same ids. One of another tokenizer would give others."""
+OPTIONAL = (formats.HF_FILE, TIKTOKEN, f"{TIKTOKEN}.json", seen.FILE)
+"""Files that not every upload has. One of another tokenizer would give other ids, or other training text."""
 
 
 _NEEDS_ENGINE = (
@@ -34,6 +35,7 @@ def push(
     to: Path | str | None = None,
     license: str | None = None,  # noqa: A002  (the card's own name for it)
     private: bool | None = None,
+    hashes: bool = False,
 ) -> str:
     """Upload a tokenizer's files and its card to a repository, which is created if it is missing.
 
@@ -46,6 +48,8 @@ def push(
         to: write the files into this new folder instead of uploading them.
         license: license for the card; None leaves the field to you.
         private: whether a new repository is private; None for the organization's default.
+        hashes: upload the folders and the document hashes of the training text too, with which others can find out
+            whether the tokenizer was trained on a text that they have.
 
     Returns:
         The folder, or the address of the upload.
@@ -57,6 +61,8 @@ def push(
         raise UserError(f"{repository!r} is not the id of a repository; write ORGANIZATION/NAME")
     with needs_extra("to upload a tokenizer: "):
         from huggingface_hub import HfApi, ModelCardData
+    if not hashes:
+        tokenizer = Stored(tokenizer.definition, seen.public(tokenizer.provenance))
     front = ModelCardData(license=license, library_name="superbpe-framework", tags=["tokenizer", "bpe"])
     if to is not None:
         if Path(to).exists():
@@ -111,7 +117,7 @@ def _about(tokenizer: Described) -> dict[str, str]:
     """Rows of the card's table. It leaves out what is unknown."""
     definition, provenance = tokenizer.definition, tokenizer.provenance
     phases = {f"training, phase {n}": provenance.get(f"phase{n}") or {} for n in (1, 2)}
-    names = [name for about in phases.values() for name in about.get("text") or ()]
+    names = [place for text in provenance.get(seen.KEY, {}).get("texts", []) for place in text["places"]]
     rows = {
         "vocabulary": f"{definition.vocab_size:,} tokens",
         "special tokens": ", ".join(f"`{each}`" for each in definition.special_tokens),

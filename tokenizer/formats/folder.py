@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tokenizer import patterns
+from tokenizer.corpus import seen
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import SEAL, digest, parse_json, read_bytes, read_json
@@ -76,7 +77,10 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
         texts[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
     # Written last: a folder without it is not a tokenizer, and it is rejected beside files of another tokenizer.
     texts[FILE] = dumps(tokenizer, {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()})
-    write_files(folder, texts, remove=() if HF_FILE in texts else (HF_FILE,))
+    read = tokenizer.provenance.get(seen.KEY)
+    hashes = {seen.FILE: read.data()} if isinstance(read, seen.Read) and read.hashes is not None else {}
+    files = hashes | texts
+    write_files(folder, files, remove={HF_FILE, seen.FILE} - files.keys())
 
 
 def dumps(tokenizer: Described, files: dict[str, str]) -> str:
@@ -114,6 +118,8 @@ def load(folder: Path) -> Stored:
         raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}") from None
     found, written = loads(text, path)
     _check_hf_file(folder / HF_FILE, written, found)
+    if isinstance(read := found.provenance.get(seen.KEY), seen.Read):
+        found.provenance[seen.KEY] = seen.Read.load(read, folder / seen.FILE)
     return found
 
 
@@ -152,6 +158,8 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
             end_of_text=stored.get("end_of_text"),
         )
         found = Stored(definition, dict(about.get("provenance") or {}))
+        if isinstance(read := found.provenance.get(seen.KEY), dict):
+            found.provenance[seen.KEY] = seen.Read.load(read, None)
     if names := sorted(files.keys() - {HF_FILE, HF_CONFIG_FILE}):
         what = f"it names the file {quoted(names[0])}, which no tokenizer folder has"
         raise UserError(f"{path} is damaged: {what}; {_REMEDY}")

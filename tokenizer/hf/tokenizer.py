@@ -21,6 +21,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import cached_file
 
 from tokenizer import files, formats
+from tokenizer.corpus.seen import public
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.folder import save
 from tokenizer.formats.hf import HF_CONFIG_FILE, TEMPLATE, hf_config, overlap
@@ -115,7 +116,7 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         definition = replace(
             tokenizer.definition, special_tokens=special_tokens, preparation=preparation, end_of_text=end
         )
-        return Tokenizer(definition, {**tokenizer.provenance, TEMPLATE: template})
+        return Tokenizer(definition, {**public(tokenizer.provenance), TEMPLATE: template})
 
     def _save_pretrained(
         self,

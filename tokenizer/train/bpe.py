@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
+from tokenizer.corpus.seen import KEY, Recorder
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import ALPHABET, LONGEST_TOKEN, Definition, check_special_tokens, longest_token
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
@@ -96,7 +97,7 @@ def train_bpe(
         )
     if max_token_bytes is None or max_token_bytes > LONGEST_TOKEN:
         warn_of_long_tokens(trained["too_long"], "max_token_bytes", stacklevel=2)
-    provenance = {
+    provenance: dict[str, Any] = {
         "phase1": {
             "corpus_bytes": counts.n_bytes,
             "corpus_documents": counts.n_documents,
@@ -112,7 +113,8 @@ def train_bpe(
             "too_long": trained["too_long"],
             "seconds": round(time.perf_counter() - began, 3),
             "selecting_seconds": round(trained["selecting_seconds"], 3),
-        }
+        },
+        KEY: Recorder([counts.read] if start is None else [start.provenance.get(KEY), counts.read]).read(),
     }
     if start is None:
         return Tokenizer.from_ranks(ranks, pattern=counts.pattern, special_tokens=special_tokens, provenance=provenance)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypedDict
@@ -14,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
-from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import parquet_errors
+from tokenizer.corpus.seen import Read, Recorder
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import check_special_tokens
-from tokenizer.durable import is_damage, replacing
+from tokenizer.durable import is_damage, replacing, write_whole
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
@@ -47,6 +46,7 @@ class PretokenCounts:
         special_tokens: strings that are cut out of the text first and are not counted.
         n_bytes: bytes of counted text, including special strings; multiplied by the weights in a mixture.
         n_documents: number of counted documents; multiplied by the weights in a mixture.
+        read: record of the text; None if it is unknown.
     """
 
     data: npt.NDArray[np.uint8]
@@ -57,6 +57,7 @@ class PretokenCounts:
     special_tokens: tuple[str, ...]
     n_bytes: int
     n_documents: int
+    read: Read | None = None
 
     def _about(self) -> tuple[Any, ...]:
         return self.pattern, self.unit, self.special_tokens, self.n_bytes, self.n_documents
@@ -94,7 +95,7 @@ class PretokenCounts:
             yield data[self.offsets[i] : self.offsets[i + 1]], int(count)
 
     def save(self, path: str | Path) -> None:
-        """Write a Parquet file with the columns `bytes` and `count`."""
+        """Write a Parquet file with the columns `bytes` and `count`, and a `.npy` of the hashes of the documents."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -108,10 +109,13 @@ class PretokenCounts:
             "special_tokens": list(self.special_tokens),
             "n_bytes": self.n_bytes,
             "n_documents": self.n_documents,
+            "read": self.read,
         }
         table = pa.table({"bytes": pretokens, "count": pa.array(self.counts)})
         table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(about).encode()})
         try:
+            if self.read is not None and self.read.hashes is not None:
+                write_whole(Path(path).with_suffix(".npy"), self.read.data())
             with replacing(Path(path)) as file:
                 pq.write_table(table, file, compression="zstd", write_page_checksum=True)
         except (FileNotFoundError, IsADirectoryError):
@@ -160,6 +164,7 @@ class PretokenCounts:
             special_tokens=tuple(about["special_tokens"]),
             n_bytes=about["n_bytes"],
             n_documents=about["n_documents"],
+            read=None if about.get("read") is None else Read.load(about["read"], path.with_suffix(".npy")),
         )
 
 
@@ -181,6 +186,7 @@ def count_pretokens(
     unit: str = "document",
     field: str = "text",
     special_tokens: Sequence[str] = DEFAULT_SPECIAL_TOKENS,
+    prepare: Callable[[_native.Batch], _native.Batch] | None = None,
     threads: int | None = None,
     memory_bytes: int | None = DEFAULT_MEMORY_BYTES,
     spill_folder: Path | str | None = None,
@@ -195,6 +201,7 @@ def count_pretokens(
         unit: "document", or "line" (lines including their line feed, as HF reads files).
         field: field that holds the text, if `text` is rows or files of records.
         special_tokens: strings that are cut out of the text before the pattern applies.
+        prepare: applied to the text before it is counted, such as `Tokenizer.normalized`; None for nothing.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
         memory_bytes: limit for the tables of all threads; above it, sorted runs are written to disk and merged at the
             end. Does not include the returned counts, the text being read and the interpreter: a limit of 64 MB took
@@ -223,11 +230,11 @@ def count_pretokens(
         )
         try:
             # Reading a compressed file takes about half the time of counting it.
-            readers = (n_threads + 1) // 2
-            read = partial(Corpus.batches, readers=readers, in_order=False, batch_bytes=_BATCH_BYTES)
-            batches = texts.batches(text, field=field, read=read)
+            recorder, readers = Recorder(), (n_threads + 1) // 2
+            reading = {"readers": readers, "in_order": False, "batch_bytes": _BATCH_BYTES}
+            batches = recorder.batches(text, field=field, **reading)
             n_bytes, n_documents, tick = 0, 0, Throttle(progress, "bytes counted")
-            for batch in batches:
+            for batch in batches if prepare is None else map(prepare, batches):
                 counter.add(batch)
                 n_bytes += batch.n_bytes
                 n_documents += len(batch)
@@ -239,8 +246,9 @@ def count_pretokens(
         finally:
             counter.close()
     return PretokenCounts(
-        data, offsets, counts, resolved, unit, tuple(special_tokens), n_bytes=n_bytes, n_documents=n_documents
-    )
+        data, offsets, counts, resolved, unit, tuple(special_tokens),
+        n_bytes=n_bytes, n_documents=n_documents, read=recorder.read(),
+    )  # fmt: skip
 
 
 def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
@@ -278,4 +286,5 @@ def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
         counts=totals,
         n_bytes=sum(counts.n_bytes * weight for counts, weight in parts),
         n_documents=sum(counts.n_documents * weight for counts, weight in parts),
+        read=Recorder([counts.read for counts, _ in parts]).read(),
     )

@@ -7,6 +7,7 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::arrays::{self, Array};
 use super::calls::{core, detached, user_error};
@@ -87,6 +88,16 @@ impl Batch {
         PyArray1::from_slice(py, &self.0.offsets)
     }
 
+    /// XXH3-64 of each document, by which texts are compared.
+    fn hashes<'py>(&self, py: Python<'py>) -> PyResult<Array<'py, u64>> {
+        let hash = |document: &[u8]| {
+            poll(document.len());
+            xxh3_64(document)
+        };
+        let hashes: Vec<u64> = detached(py, || Ok(self.0.documents().into_iter().map(hash).collect()))?;
+        Ok(hashes.into_pyarray(py))
+    }
+
     fn text(&self, i: usize) -> PyResult<&str> {
         if i >= self.0.len() {
             return Err(PyIndexError::new_err(format!("document {i} of {}", self.0.len())));
@@ -133,16 +144,7 @@ impl DocumentFilter {
             // Different coins than the held-out split, even if both salts are equal.
             sample_salt: format!("sample:{sample_salt}"),
             used: 0,
-            excluded: Default::default(),
         }))
-    }
-
-    /// From now on, leaves out every document whose text equals one of these.
-    fn exclude(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
-        detached(py, || {
-            self.0.exclude(&batch.0);
-            Ok(())
-        })
     }
 
     /// The selected documents, and whether more are wanted.

@@ -32,19 +32,9 @@ pub struct Filter {
     pub sample_salt: String,
     /// Bytes of the budget used so far.
     pub used: u64,
-    /// Hashes of documents to exclude.
-    pub excluded: std::collections::HashSet<u64>,
 }
 
 impl Filter {
-    /// From now on, excludes every document whose text equals one of these.
-    pub fn exclude(&mut self, batch: &Batch) {
-        for i in 0..batch.len() {
-            poll(batch.document(i).len());
-            self.excluded.insert(xxh3_64(batch.document(i)));
-        }
-    }
-
     /// The selected documents, and whether more are wanted. The batch is not copied if all are selected.
     pub fn apply(&mut self, batch: &Arc<Batch>) -> (Arc<Batch>, bool) {
         let mut taken = Vec::with_capacity(batch.len());
@@ -75,9 +65,6 @@ impl Filter {
             return Some(false);
         }
         self.used += document.len() as u64;
-        if !self.excluded.is_empty() && self.excluded.contains(&xxh3_64(document)) {
-            return Some(false);
-        }
         let held_out = || match smallest_gram(document, self.heldout_ngram) {
             Some(hash) => below(&hash.to_le_bytes(), &self.heldout_salt, self.heldout_fraction),
             None => below(document, &self.heldout_salt, self.heldout_fraction),

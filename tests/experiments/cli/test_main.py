@@ -67,7 +67,7 @@ def test_train_and_encode(tmp_path, mistake, monkeypatch, options, phase1, rules
         expected = train_superbpe(expected, corpus.batches, vocab_size=400, rules=rules, transition=transition)
     tokenizer = Tokenizer.load(out)
     assert tokenizer.sha256 == expected.sha256
-    assert tokenizer.provenance["phase2" if rules else "phase1"]["text"] == [str(path)]
+    assert [text["places"] for text in tokenizer.provenance["read"]["texts"]] == [[str(path)]]
     assert f"--to {out} exists" in mistake("train", *arguments)
     (records := tmp_path / "a.jsonl").write_text('{"text": "a"}')
     swapped = mistake("encode", records, out, "--to", tmp_path / "no")

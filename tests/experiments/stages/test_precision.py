@@ -12,10 +12,16 @@ from lm.evaluate.significance import Ratio
 from tokenizer.errors import UserError
 
 
-def said(folder, n_sources, *overrides):
-    """The line about held-out text of ten documents of equal size for each source."""
+def said(folder, n_sources, *overrides, copies=1):
+    """The line about held-out text of ten documents of equal size for each source, in this many copies."""
     index = np.repeat(np.arange(n_sources), 10)
-    np.savez(folder / "documents.npz", bytes=np.full(len(index), 100), source=index, script=index)
+    np.savez(
+        folder / "documents.npz",
+        bytes=np.full(len(index), 100),
+        source=index,
+        script=index,
+        hash=np.arange(len(index)) // copies,
+    )
     documents = SimpleNamespace(path=folder, contents=SimpleNamespace(names={"source": [*map(str, range(n_sources))]}))
     lines = []
     context = SimpleNamespace(reporter=SimpleNamespace(say=lambda line, **_: lines.append(line)))
@@ -48,6 +54,10 @@ def test_a_run_that_can_decide_says_how_precisely(tmp_path):
         line = said(tmp_path, n_sources, *overrides)
         assert remedy in line
         assert ("no verdict" in line) == bool(remedy)
+    # Copies are one document, and are in the source of the first.
+    three = ["lm.n_seeds=3"]
+    assert "counts as 50.0 documents" in said(tmp_path, 20, "eval.cluster=document", *three, copies=4)
+    assert "counts as 10.0 sources" in said(tmp_path, 20, *three, copies=20)
 
 
 def test_the_expected_half_width_is_that_of_the_interval():

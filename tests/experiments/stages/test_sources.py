@@ -4,15 +4,16 @@ import shutil
 
 from tests.experiments.conftest import run_stages, write_corpus
 from tests.experiments.outputs import manifest, manifests
+from tokenizer.train.counting import PretokenCounts
 
 
 def trained(tiny, folder, setting):
-    """Train both tokenizers; return the counts, the tokenizers, and the count file."""
+    """Train both tokenizers; return the counts, the tokenizers, and the loaded counts."""
     words = [word for word in tiny if not word.startswith("corpus.paths")]
     run_stages("train_superbpe", [*words, f"artifacts={folder / 'artifacts'}", setting], folder)
     file = next((folder / "artifacts").glob("count-*/counts.parquet"))
     tokenizers = {one["contents"]["sha256"] for kind in ("bpe", "superbpe") for one in manifests(folder, kind)}
-    return manifest(folder, "count")["contents"], tokenizers, file.read_bytes()
+    return manifest(folder, "count")["contents"], tokenizers, PretokenCounts.load(file)
 
 
 def test_a_weight_counts_documents_several_times(tiny, tmp_path, capsys):

@@ -77,6 +77,33 @@ def test_documents_of_one_source_are_resampled_together():
     assert widths[0] > 2.5 * widths[1]
 
 
+@pytest.mark.parametrize("copies", [2, 3000])
+@pytest.mark.parametrize("cluster", ["document", "source"])
+def test_copies_of_a_document_are_no_evidence(copies, cluster):
+    """Neither in a place of their own, nor in other sources."""
+    rng, n = np.random.default_rng(0), 160
+    sizes, differences = rng.integers(500, 1500, n), rng.normal(0.01, 0.02, n)
+    index = np.concatenate([np.arange(n), np.zeros(copies, int)])
+    order = rng.permutation(len(index))
+    order = order[np.argsort(index[order] != 0, kind="stable")]  # the first of all is the one with copies
+
+    def runs(chosen, weights):
+        names, sources = tuple(map(str, range(20))), (np.arange(len(chosen)) % 20).astype(np.int32)
+        groups = {"source": Grouping(names, sources)} if cluster == "source" else {}
+        nats = [1.0 * sizes, sizes * (1 + differences)]
+        made = [made_up(loss[chosen] * weights, sizes[chosen] * weights, groups) for loss in nats]
+        return [dataclasses.replace(run, document_hashes=chosen.astype(np.uint64)) for run in made]
+
+    compared = compare(*runs(index[order], np.ones(len(index), int)))
+    assert compared.n_documents == n + copies
+    assert compared.effective_clusters <= (n if cluster == "document" else 20)
+    if cluster == "document":
+        weights = np.bincount(index)
+        alone = compare(*runs(np.arange(n), weights))
+        assert (compared.percent, compared.n_clusters) == (pytest.approx(alone.percent), n)
+        assert compared.interval == pytest.approx(alone.interval)
+
+
 def test_few_or_unequal_sources_are_not_replaced_by_documents():
     index = np.repeat(np.arange(4), 10).astype(np.int32)
     a, b = runs(np.random.default_rng(3), 3, index=index, shift=0.3)

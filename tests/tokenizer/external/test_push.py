@@ -83,7 +83,8 @@ def test_an_upload_creates_the_repository_and_keeps_its_card(superwords, monkeyp
         def upload_folder(self, *, folder_path, **options):
             calls.append(({path.name for path in folder_path.iterdir()}, options["ignore_patterns"]))
             # Left over from another tokenizer, they would give other ids.
-            assert {"tokenizer.json", "tokenizer.tiktoken", "tokenizer.tiktoken.json"} == {*options["delete_patterns"]}
+            others = {"tokenizer.json", "tokenizer.tiktoken", "tokenizer.tiktoken.json", "training-documents.npy"}
+            assert others == {*options["delete_patterns"]}
             return SimpleNamespace(commit_url="https://huggingface.co/org/name/commit/1")
 
     monkeypatch.setattr(hub, "HfApi", Api)

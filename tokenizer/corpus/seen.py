@@ -1,0 +1,225 @@
+"""The record of the text that trained a tokenizer, and whether documents are in that text.
+
+Training records where its text was, how it was cut into documents, and hashes of these, which are found under any name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer._native import Batch
+from tokenizer.corpus import text_files, texts
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
+from tokenizer.errors import UserError, listed
+from tokenizer.files import is_remote, read_bytes, shown, weighted
+
+Hashes = npt.NDArray[np.uint64]
+
+KEY, FILE = "read", "training-documents.npy"
+"""Key of the record in a tokenizer's provenance, and the file of its hashes."""
+MOST = 2_000_000
+"""Number of hashes that are kept. Of more documents, those whose hash begins with enough zero bits are kept."""
+LEAST = 20
+"""Fewest documents to look up for the answer that training did not see them, if not all hashes were kept."""
+MOST_SEEN = 0.01
+"""Share of the documents above which they are no fair test. Some documents are in most texts."""
+
+
+class Read(dict[str, Any]):
+    """The record, as JSON, and the hashes (uint64, sorted and distinct; None if they were left out).
+
+    Entries: `texts`, a list of `{places, settings, documents}`; `complete`, whether this is all the text that training
+    read; `zero_bits`, with which the kept hashes begin; `sha256` of the hashes.
+    """
+
+    hashes: Hashes | None = None
+
+    @classmethod
+    def load(cls, record: Mapping[str, Any], path: Path | None) -> Read:
+        """The record that a file has, with the hashes of another file; None or a missing file for none.
+
+        Raises:
+            UserError: the hashes were changed.
+            KeyError, TypeError, ValueError: the record is damaged.
+        """
+        entries = ("places", list), ("settings", dict), ("documents", list)
+        of_texts = [{name: kind(text[name]) for name, kind in entries} for text in record["texts"]]
+        read = cls(record, texts=of_texts, complete=bool(record["complete"]), zero_bits=range(65)[record["zero_bits"]])
+        if path is not None and path.exists():
+            data = read_bytes(path)
+            if hashlib.sha256(data).hexdigest() != record["sha256"]:
+                raise UserError(f"{path} was changed after it was written; restore it or delete it")
+            read.hashes = np.load(io.BytesIO(data), allow_pickle=False)
+        return read
+
+    def data(self) -> bytes:
+        """Content of the file of hashes."""
+        file = io.BytesIO()
+        np.save(file, np.empty(0, np.uint64) if self.hashes is None else self.hashes)
+        return file.getvalue()
+
+
+class Recorder:
+    """Records text while it is read. The result does not depend on order, parts and repetitions."""
+
+    def __init__(self, reads: Sequence[Any] = ()) -> None:
+        """Begin with other records: one that is missing, or has no hashes, makes the result incomplete."""
+        self._texts: list[dict[str, Any]] = []
+        self._parts, self._n, self._zero_bits, self._complete = [np.empty(0, np.uint64)], 0, 0, True
+        for read in reads:
+            known = isinstance(read, Read) and read.hashes is not None
+            self._complete = self._complete and known and read["complete"]
+            if known:
+                self._texts += read["texts"]
+                self._parts.append(read.hashes)
+                self._zero_bits = max(self._zero_bits, read["zero_bits"])
+
+    def batches(self, text: Any, *, field: str = "text", **reading: Any) -> Iterator[Batch]:
+        """`tokenizer.corpus.texts.batches`, recorded; `reading` are arguments of `Corpus.batches`."""
+
+        def read(corpus: Corpus) -> Iterator[Batch]:
+            self._texts.append(about(corpus))
+            return corpus.batches(**reading)
+
+        return map(self._add, texts.batches(text, field=field, read=read))
+
+    def _add(self, batch: Batch) -> Batch:
+        hashes = batch.hashes()
+        self._parts.append(hashes[_begin(hashes, self._zero_bits)] if self._zero_bits else hashes)
+        self._n += len(self._parts[-1])
+        if self._n > MOST:
+            self._thin()
+        return batch
+
+    def _thin(self) -> None:
+        hashes, self._n = np.concatenate(self._parts), 0
+        hashes = np.sort(hashes[_begin(hashes, self._zero_bits)])  # `np.unique` of uint64 takes ten times as long
+        hashes = hashes[np.diff(hashes, prepend=~hashes[:1]) != 0]
+        while len(hashes) > MOST:
+            self._zero_bits += 1
+            hashes = hashes[_begin(hashes, self._zero_bits)]
+        self._parts = [hashes]
+
+    def read(self) -> Read:
+        """The record of all text so far."""
+        self._thin()
+        distinct = [text for i, text in enumerate(self._texts) if text not in self._texts[:i]]
+        read = Read(texts=distinct, complete=self._complete, zero_bits=self._zero_bits)
+        read.hashes = self._parts[0]
+        read["sha256"] = hashlib.sha256(read.data()).hexdigest()
+        return read
+
+
+def public(provenance: dict[str, Any]) -> dict[str, Any]:
+    """A tokenizer's provenance for other people: without hashes of the training text, and its folders."""
+    read = provenance.get(KEY)
+    if not isinstance(read, Read):
+        return provenance
+    named = [{**text, "places": [Path(place).name for place in text["places"]]} for text in read["texts"]]
+    return {**provenance, KEY: Read(read, texts=named)}
+
+
+def about(corpus: Corpus) -> dict[str, Any]:
+    """Absolute places of a corpus, its settings that differ from the defaults, and what its documents are."""
+    config, usual = corpus.config, vars(CorpusConfig())
+    paths = config.paths or [weighted(entry, name)[0] for name, entry in config.sources.items()]
+    places = [shown(path) if is_remote(path) else str(Path(path).resolve()) for path in map(str, paths)]
+    left_out = ("paths", "sources", "heldout_paths", "batch_bytes", "source_field")
+    settings = {key: value for key, value in vars(config).items() if value != usual[key] and key not in left_out}
+    return {"places": places, "settings": settings, "documents": _documents(corpus)}
+
+
+class Answer(NamedTuple):
+    """Whether training saw documents.
+
+    Attributes:
+        seen: bool[n_documents], whether a document was found among those of the training text.
+        looked_up: Number of documents that could be looked up.
+        files: Files that training cut into other documents, which cannot be looked up.
+        unknown: Why it cannot be told whether training saw more than that; empty if it did not.
+    """
+
+    seen: npt.NDArray[np.bool_]
+    looked_up: int
+    files: Sequence[str]
+    unknown: str
+
+    @property
+    def saw(self) -> str:
+        """What training saw, such as "3 of the 100 documents"; empty if nothing was found."""
+        if self.files:
+            return f"{listed(self.files)}, which it read in another way"
+        return f"{self.seen.sum():,} of the {self.looked_up:,} documents" if self.seen.any() else ""
+
+    @property
+    def saw_much(self) -> bool:
+        """Whether training saw so much that the documents are no fair test."""
+        return bool(self.files) or self.seen.sum() > MOST_SEEN * self.looked_up
+
+    def sentence(self, name: str) -> str:
+        """One of the three answers about the tokenizer of this name."""
+        if self.saw:
+            return f"{name} was trained on {self.saw}"
+        if self.unknown:
+            return f"cannot tell whether {name} was trained on this text: {self.unknown}"
+        return f"{name} was not trained on this text"
+
+
+def saw(tokenizer: Any, hashes: Hashes, corpus: Corpus | None, *, read: Read | None = None) -> Answer:
+    """Whether the training of a tokenizer saw documents.
+
+    Args:
+        tokenizer: a tokenizer of any kind.
+        hashes: uint64[n_documents], `Batch.hashes` of the documents.
+        corpus: the text that they are from; None for records that are not in files.
+        read: the record of the training text; None for the tokenizer's own.
+    """
+    read = read or getattr(tokenizer, "provenance", {}).get(KEY)
+    if not isinstance(read, Read):
+        return Answer(np.zeros(len(hashes), np.bool_), 0, (), "it has no record of its training text")
+    here = ["records"] if corpus is None else _documents(corpus)
+    others = [text for text in read["texts"] if not {*text["documents"]} <= {*here}]
+    known, unknown = _begin(hashes, read["zero_bits"]), ""
+    if read.hashes is None:
+        known, unknown = np.zeros(len(hashes), np.bool_), "the hashes of its training documents were left out"
+    elif not read["complete"]:
+        unknown = "only a part of its training has a record"
+    elif read["zero_bits"] and (n := len(np.unique(hashes[known]))) < LEAST:
+        unknown = f"its record has some of the hashes only, by which {n} of these documents can be looked up"
+    elif others:
+        kinds = sorted({kind for text in others for kind in text["documents"]})
+        unknown = f"its documents were {listed(kinds)}, and these are {listed(here)}"
+    seen = known & np.isin(hashes, [] if read.hashes is None else read.hashes)
+    return Answer(seen, int(known.sum()), [] if corpus is None else _files_of(others, corpus), unknown)
+
+
+def _files_of(trained: Sequence[Mapping[str, Any]], corpus: Corpus) -> list[str]:
+    """Files of the corpus that training read."""
+    known = {place for text in trained for place in text["places"]}
+    for text in trained:
+        for place in text["places"]:
+            with suppress(OSError, UserError):  # moved or deleted: only the hashes can tell
+                found = [] if is_remote(place) else text_files.find([place], text["settings"].get("format"))
+                known |= {str(file.resolve()) for file, _ in found}
+    return [str(file) for file, _ in corpus.heldout_files or corpus.files if str(file.resolve()) in known]
+
+
+def _documents(corpus: Corpus) -> list[str]:
+    """What the documents of a corpus are."""
+    cut = "whole files" if corpus.config.separator is None else f"text between {corpus.config.separator!r}"
+    files = [*corpus.files, *corpus.heldout_files]
+    return sorted({cut if form == "txt" else "records" for _, form in files}) or ["records"]
+
+
+def _begin(hashes: Hashes, zero_bits: int) -> npt.NDArray[np.bool_]:
+    """Whether each hash begins with this many zero bits."""
+    return hashes <= np.uint64((1 << (64 - zero_bits)) - 1)
