@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -90,7 +89,6 @@ def train_superbpe(
     for name, value in (("threshold", threshold), ("memory_bytes", memory_bytes)):
         if value is not None:
             check_whole(name, value, 1, 2**63 - 1)
-    started = time.perf_counter()
     start = resolve_start(tokenizer, rules, vocab_size, transition, transition_merges, keep_ids=keep_ids)
     search = Search(
         start,
@@ -116,7 +114,7 @@ def train_superbpe(
         warn_of_long_tokens(result.about["too_long"], "max_bytes", stacklevel=2)
     if on_counts is not None:
         on_counts(result.superwords.counts)
-    about = {"from": tokenizer.sha256, **_about(start, result), "seconds": round(time.perf_counter() - started, 3)}
+    about = {"from": tokenizer.sha256, **_about(start, result)}
     return start.result(result.n_kept, result.superwords, start.tokenizer.provenance | {"phase2": about})
 
 

@@ -42,7 +42,6 @@ class MergeResult(TypedDict):
     rejected: int
     too_long: int
     already_tokens: int
-    selecting_seconds: float
 
 @final
 class Batch:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from itertools import product
 from typing import Any
 
 from tokenizer import _native
@@ -155,12 +155,25 @@ def overlap(added: Mapping[str, Mapping[str, Any]]) -> bool:
     """
     normalized = [string for string, token in added.items() if token.get("normalized")]
     others = [string for string, token in added.items() if not token.get("normalized")]
-    return any(
-        one in other
-        or other in one
-        or any(one.endswith(other[:n]) or other.endswith(one[:n]) for n in range(1, min(len(one), len(other))))
-        for one, other in product(normalized, others)
-    )
+    return _run_into(normalized, others) or _run_into(others, normalized)
+
+
+def _run_into(strings: Collection[str], others: Collection[str]) -> bool:
+    """Whether one of `strings` contains one of `others`, or ends with the first characters of one."""
+    first: list[str] = []  # without those that begin with another: then only two neighbors can match in a search
+    for other in sorted(others):
+        if not first or not other.startswith(first[-1]):
+            first.append(other)
+    longest = max(map(len, first), default=0)
+    for string in strings if first else ():
+        for start in range(len(string)):
+            rest = string[start : start + longest]
+            at = bisect_right(first, rest)
+            if at > 0 and rest.startswith(first[at - 1]):
+                return True
+            if at < len(first) and first[at].startswith(rest):
+                return True
+    return False
 
 
 def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -> dict[str, int]:
@@ -168,7 +181,8 @@ def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -
 
     HF ignores the written ids of the others and numbers them from the vocabulary's size on, in order.
     """
-    inside = {string: i for string, i in specials.items() if isinstance(listed, list) and string in listed}
+    names = {string for string in listed if isinstance(string, str)} if isinstance(listed, list) else set()
+    inside = {string: i for string, i in specials.items() if string in names}
     following = n_ordinary + len(inside)
     for string, i in sorted(specials.items(), key=lambda item: item[1]):
         if string not in inside and i != following:
