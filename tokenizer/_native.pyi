@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "DIGITS",
     "Batch",
     "Decoder",
     "DocumentFilter",
@@ -19,6 +20,7 @@ __all__ = [
     "SpecialStrings",
     "SuperwordTrainer",
     "TextOverlap",
+    "always_cut",
     "eligible",
     "equivalent_patterns",
     "named_patterns",
@@ -26,6 +28,8 @@ __all__ = [
     "sum_counts",
     "train_bpe",
 ]
+
+DIGITS: str
 
 _U8 = npt.NDArray[np.uint8]
 _U32 = npt.NDArray[np.uint32]
@@ -250,6 +254,7 @@ class Decoder:
 def eligible(tokens: list[bytes], pattern: str) -> list[bool]: ...
 def equivalent_patterns() -> list[tuple[str, str]]: ...
 def named_patterns() -> list[tuple[str, str]]: ...
+def always_cut(texts: Sequence[str], contexts: Sequence[tuple[str, str]], pattern: str) -> list[bool]: ...
 def split(text: str, pattern: str) -> list[str]: ...
 def sum_counts(parts: Sequence[tuple[_U8, _I64, _U64, int]]) -> _CountArrays: ...
 def train_bpe(

@@ -43,8 +43,9 @@ class Pattern:
 
 _CORE = [Pattern(name.replace("seed-plus", "spans-plus"), regex) for name, regex in _native.named_patterns()]
 _BY_NAME = {pattern.name: pattern for pattern in _CORE}
+_BY_NAME["digits-fence"] = Pattern("digits-fence", _native.DIGITS + "+")
+_BY_REGEX = {pattern.regex: pattern for pattern in _BY_NAME.values()}
 _BY_NAME["spans"] = Pattern("spans", _BY_NAME["llama3"].regex)
-_BY_REGEX = {pattern.regex: pattern for pattern in _CORE}
 _EQUIVALENT = {regex: _BY_NAME[name] for regex, name in _native.equivalent_patterns()}
 
 NAMES = tuple(_BY_NAME)
@@ -74,6 +75,17 @@ def resolve(pattern: str | Pattern) -> Pattern:
     check_text(pattern, "the pattern")
     _native.split("", pattern)  # compiles it, or raises
     return Pattern("custom", pattern)
+
+
+def of_file(pattern: str | Pattern) -> str | Pattern:
+    """The pattern of a superword file: a preset's name, such as uw-2025, stands for the fence of its phase 2."""
+    fence = f"{pattern}-fence"
+    return fence if fence in NAMES and pattern not in NAMES else pattern
+
+
+def short(name: str) -> str:
+    """The name of a fence as `of_file` takes it."""
+    return name if name.removesuffix("-fence") in NAMES else name.removesuffix("-fence")
 
 
 def equivalent(pattern: str | Pattern) -> Pattern | None:

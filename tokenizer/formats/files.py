@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import warnings
 from base64 import b64encode
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from tokenizer import patterns
 from tokenizer.definition import Described, Stored
 from tokenizer.errors import UserError, check_choice, listed, quoted
 from tokenizer.files import read_bytes, read_json
@@ -18,6 +20,7 @@ from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.patterns import Pattern
 from tokenizer.special import END_OF_TEXT
 
+_MAP_FILE, _ADDED_FILE = "special_tokens_map.json", "added_tokens.json"
 KINDS = ("superbpe", "hf", "tiktoken")
 """Formats that can be written; gpt2 and tekken can only be read."""
 OTHER_KINDS = ("external", "sentencepiece")
@@ -37,12 +40,13 @@ def read(
     Args:
         path: a tokenizer's folder or file: see the table of `tokenizer.formats`. In a folder with several kinds of
             files, ours takes precedence, then tokenizer.json.
-        pattern: for formats without a pattern: GPT-2's files (default gpt2) and tiktoken's.
+        pattern: for formats without a pattern: GPT-2's files (default gpt2, if their merges fit it) and tiktoken's. The
+            name of a superword preset, such as uw-2025, stands for its fence.
         special_tokens: string to id, for tiktoken's files.
 
     Returns:
-        The tokenizer. Its documents end with the `eos_token` of the tokenizer_config.json beside the file, if that is
-        one of its added tokens.
+        The tokenizer. Its documents end with the `eos_token` of the files beside it (`named_tokens`), if that is one of
+        its tokens.
 
     Raises:
         UserError: the tokenizer does not exist, is damaged, or cannot be imported exactly, or an argument does not
@@ -59,27 +63,53 @@ def read(
         raise UserError(f"{missing[0]} is missing")
     if kind == "superbpe":
         return folder.load(files[0])
+    beside, pattern = files[0].parent, None if pattern is None else patterns.of_file(pattern)
+    named = named_tokens(beside)
     if kind == "hf":
         content = read_json(files[0])
         is_tekken = "model" not in content and {"config", "vocab"} <= content.keys()
-        found = (tiktoken.from_tekken if is_tekken else hf_import.parse)(content, files[0])
+        if is_tekken:
+            found = tiktoken.from_tekken(content, files[0])
+        else:
+            found = hf_import.parse(hf_import.with_named(content, named.values(), files[0]), files[0])
     elif kind == "gpt2":
-        found = gpt2.read(files[0], files[1], pattern or "gpt2")
+        found = gpt2.read(files[0], files[1], pattern, _config(beside))
     else:
         found = _read_ranks(files[0], pattern, special_tokens)
     definition = found.definition
-    named = named_tokens(files[0].parent, {*definition.special_tokens, *definition.preparation.added_tokens})
-    if (end := named.pop("eos_token", None)) is not None:
+    tokens = {*definition.special_tokens, *definition.preparation.added_tokens}
+    end = named.pop("eos_token", None)
+    if end is not None and (end in tokens or end.encode(errors="replace") in definition.unmerged):
         definition = replace(definition.with_special_tokens([end]), end_of_text=end)
+    named = {name: token for name, token in named.items() if token in tokens}
     return Stored(definition, found.provenance | ({HF_CONFIG_FILE: named} if named else {}))
 
 
-def named_tokens(folder: Path, tokens: Container[str]) -> dict[str, str]:
-    """The `bos_token`, `eos_token` and `pad_token` of a folder's tokenizer_config.json that are among the tokens."""
-    config = read_json(folder / HF_CONFIG_FILE) if (folder / HF_CONFIG_FILE).is_file() else {}
-    named = {name: config.get(name) for name in ("bos_token", "eos_token", "pad_token")}
-    strings = {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
-    return {name: token for name, token in strings.items() if isinstance(token, str) and token in tokens}
+def named_tokens(folder: Path) -> dict[str, str]:
+    """The `bos_token`, `eos_token` and `pad_token` that `transformers` finds in a folder.
+
+    special_tokens_map.json overrides tokenizer_config.json, unless the latter lists the added tokens.
+    """
+    config, mapped = _optional(folder / HF_CONFIG_FILE), _optional(folder / _MAP_FILE)
+    named = {}
+    for found in (mapped, config) if "added_tokens_decoder" in config else (config, mapped):
+        for name in ("bos_token", "eos_token", "pad_token"):
+            token = found.get(name)
+            string = token.get("content") if isinstance(token, dict) else token
+            if isinstance(string, str):
+                named[name] = string
+    return named
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The tokenizer_config.json of a folder; the added tokens that it does not list are those of added_tokens.json."""
+    ids = _optional(folder / _ADDED_FILE)
+    decoder = {i: {"content": string} for string, i in ids.items()}
+    return ({"added_tokens_decoder": decoder} if decoder else {}) | _optional(folder / HF_CONFIG_FILE)
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
 
 
 def _read_ranks(path: Path, pattern: str | Pattern | None, special_tokens: Mapping[str, int] | None) -> Stored:

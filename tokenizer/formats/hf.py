@@ -31,7 +31,7 @@ MODEL = {
     "fuse_unk": False,
     "byte_fallback": False,
 }
-_DIGITS = {r"\p{N}+": False, r"\p{N}": True}
+_DIGITS = {f"{_native.DIGITS}+": False, _native.DIGITS: True}
 """Regexes written as `Digits`, for readers without a regex engine, such as tokenizers 1.0: whether individual."""
 _KNOWN = {resolve(name).regex for name in ("llama3", "digits1", "o200k")}
 """Regexes that these readers know by their text."""
@@ -212,6 +212,12 @@ def needs_engine(pre_tokenizer: dict[str, Any] | None) -> bool:
     """Whether readers without a regex engine, such as tokenizers 1.0, may fail on a pre-tokenizer that we wrote."""
     parts = cuts.flat(pre_tokenizer, "pretokenizers") if pre_tokenizer else []
     return any(part["type"] == "Split" and part["pattern"].get("Regex") not in _KNOWN for part in parts)
+
+
+def has_regex(pre_tokenizer: dict[str, Any] | None) -> bool:
+    """Whether a pre-tokenizer has a regex, whose classes of characters depend on the reader's version of Unicode."""
+    parts = cuts.flat(pre_tokenizer, "pretokenizers") if pre_tokenizer else []
+    return any(part["type"] == "Split" or part.get("use_regex", part["type"] == "ByteLevel") for part in parts)
 
 
 def hf_config(tokenizer: Described) -> dict[str, Any]:
