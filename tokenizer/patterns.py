@@ -77,17 +77,6 @@ def resolve(pattern: str | Pattern) -> Pattern:
     return Pattern("custom", pattern)
 
 
-def of_file(pattern: str | Pattern) -> str | Pattern:
-    """The pattern of a superword file: a preset's name, such as uw-2025, stands for the fence of its phase 2."""
-    fence = f"{pattern}-fence"
-    return fence if fence in NAMES and pattern not in NAMES else pattern
-
-
-def short(name: str) -> str:
-    """The name of a fence as `of_file` takes it."""
-    return name if name.removesuffix("-fence") in NAMES else name.removesuffix("-fence")
-
-
 def equivalent(pattern: str | Pattern) -> Pattern | None:
     r"""The named pattern that cuts every text like this one; None if none is known.
 

@@ -28,8 +28,8 @@ from tokenizer.patterns import Pattern
 from tokenizer.special import SpecialSets
 
 _DOWNLOADED = (
-    *(FILE, HF_FILE, HF_CONFIG_FILE, "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"),
-    "*.tiktoken",
+    *(FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
+    *("special_tokens_map.json", "added_tokens.json"),
     *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
 )
 """Files that tokenizers are read from, at the top level of a repository."""

@@ -13,30 +13,12 @@ from tokenizer.durable import new_folder, write_whole
 from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.external.opening import is_repository_id
 from tokenizer.formats.folder import content, identity
-from tokenizer.formats.hf import has_regex, needs_engine
+from tokenizer.formats.hf import newest_readers
 
 CARD = "README.md"
 TIKTOKEN = "tokenizer.tiktoken"
 OPTIONAL = (formats.HF_FILE, TIKTOKEN, f"{TIKTOKEN}.json")
 """Files that exist only if they give the same ids. One of another tokenizer would give others."""
-
-
-_NEEDS_ENGINE = (
-    f"`{formats.HF_FILE}` is for `tokenizers` before 1.0, and `transformers` with it: 1.0 has no regex engine, and may "
-    "not know this pattern. It then opens the file and raises an error on any text."
-)
-_NEWER_TABLES = (
-    f"With `{formats.HF_FILE}`, `tokenizers` 1.0 gives other ids where text has one of about 4,700 characters that Unicode 17 "
-    "added: its tables are newer than those of `tokenizers` 0.23."
-)
-
-
-def readers_note(tokenizer: Described) -> str | None:
-    """Which versions of `tokenizers` give other ids than ours with a tokenizer.json; None if none does."""
-    part = formats.hf_json(tokenizer)["pre_tokenizer"]
-    if needs_engine(part):
-        return _NEEDS_ENGINE
-    return _NEWER_TABLES if has_regex(part) else None
 
 
 def push(
@@ -112,7 +94,7 @@ def _write(tokenizer: Described, repository: str, folder: Path, front: Any) -> N
     lines = ["---", front.to_yaml(), "---", "", f"# {repository.rpartition('/')[2]}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in _about(tokenizer).items()]
     lines += [line for way, code in ways.items() for line in ("", f"With {way}:", "", "```python", code, "```")]
-    if (folder / formats.HF_FILE).exists() and (note := readers_note(tokenizer)) is not None:
+    if (folder / formats.HF_FILE).exists() and (note := newest_readers(tokenizer)) is not None:
         lines += ["", note]
     if (folder / TIKTOKEN).exists():
         lines += ["", f"`{TIKTOKEN}` is for tiktoken, with the pattern in `{TIKTOKEN}.json`."]

@@ -20,7 +20,6 @@ from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.patterns import Pattern
 from tokenizer.special import END_OF_TEXT
 
-_MAP_FILE, _ADDED_FILE = "special_tokens_map.json", "added_tokens.json"
 KINDS = ("superbpe", "hf", "tiktoken")
 """Formats that can be written; gpt2 and tekken can only be read."""
 OTHER_KINDS = ("external", "sentencepiece")
@@ -63,17 +62,19 @@ def read(
         raise UserError(f"{missing[0]} is missing")
     if kind == "superbpe":
         return folder.load(files[0])
-    beside, pattern = files[0].parent, None if pattern is None else patterns.of_file(pattern)
+    beside, fence = files[0].parent, f"{pattern}-fence"
+    if fence in patterns.NAMES and pattern not in patterns.NAMES:  # a preset, such as uw-2025
+        pattern = fence
     named = named_tokens(beside)
     if kind == "hf":
         content = read_json(files[0])
         is_tekken = "model" not in content and {"config", "vocab"} <= content.keys()
-        if is_tekken:
-            found = tiktoken.from_tekken(content, files[0])
-        else:
-            found = hf_import.parse(hf_import.with_named(content, named.values(), files[0]), files[0])
+        content = content if is_tekken else hf_import.with_named(content, named.values(), files[0])
+        found = (tiktoken.from_tekken if is_tekken else hf_import.parse)(content, files[0])
     elif kind == "gpt2":
-        found = gpt2.read(files[0], files[1], pattern, _config(beside))
+        added = {i: {"content": string} for string, i in _optional(beside / "added_tokens.json").items()}
+        config = {"added_tokens_decoder": added} | _optional(beside / HF_CONFIG_FILE)
+        found = gpt2.read(files[0], files[1], pattern, config)
     else:
         found = _read_ranks(files[0], pattern, special_tokens)
     definition = found.definition
@@ -86,26 +87,12 @@ def read(
 
 
 def named_tokens(folder: Path) -> dict[str, str]:
-    """The `bos_token`, `eos_token` and `pad_token` that `transformers` finds in a folder.
-
-    special_tokens_map.json overrides tokenizer_config.json, unless the latter lists the added tokens.
-    """
-    config, mapped = _optional(folder / HF_CONFIG_FILE), _optional(folder / _MAP_FILE)
-    named = {}
-    for found in (mapped, config) if "added_tokens_decoder" in config else (config, mapped):
-        for name in ("bos_token", "eos_token", "pad_token"):
-            token = found.get(name)
-            string = token.get("content") if isinstance(token, dict) else token
-            if isinstance(string, str):
-                named[name] = string
-    return named
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    """The tokenizer_config.json of a folder; the added tokens that it does not list are those of added_tokens.json."""
-    ids = _optional(folder / _ADDED_FILE)
-    decoder = {i: {"content": string} for string, i in ids.items()}
-    return ({"added_tokens_decoder": decoder} if decoder else {}) | _optional(folder / HF_CONFIG_FILE)
+    """The `bos_token`, `eos_token` and `pad_token` that `transformers` finds in a folder."""
+    config, mapped = _optional(folder / HF_CONFIG_FILE), _optional(folder / "special_tokens_map.json")
+    both = mapped | config if "added_tokens_decoder" in config else config | mapped  # `transformers` does the same
+    named = {name: both.get(name) for name in ("bos_token", "eos_token", "pad_token")}
+    strings = {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
+    return {name: token for name, token in strings.items() if isinstance(token, str)}
 
 
 def _optional(path: Path) -> dict[str, Any]:

@@ -36,6 +36,15 @@ _DIGITS = {f"{_native.DIGITS}+": False, _native.DIGITS: True}
 _KNOWN = {resolve(name).regex for name in ("llama3", "digits1", "o200k")}
 """Regexes that these readers know by their text."""
 
+NEEDS_ENGINE = (
+    "`tokenizer.json` is for `tokenizers` before 1.0, and `transformers` with it: 1.0 has no regex engine, and may not "
+    "know this pattern. It then opens the file and raises an error on any text."
+)
+NEWER_TABLES = (
+    "With `tokenizer.json`, `tokenizers` 1.0 gives other ids for about 4,700 characters that Unicode 17 added, because "
+    "its tables are newer than those of earlier versions."
+)
+
 
 def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
     """Content of the tokenizer.json of a tokenizer.
@@ -208,16 +217,13 @@ def pre_tokenizer(cut: Pattern, as_read: dict[str, Any] | None = None) -> dict[s
     return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}
 
 
-def needs_engine(pre_tokenizer: dict[str, Any] | None) -> bool:
-    """Whether readers without a regex engine, such as tokenizers 1.0, may fail on a pre-tokenizer that we wrote."""
-    parts = cuts.flat(pre_tokenizer, "pretokenizers") if pre_tokenizer else []
-    return any(part["type"] == "Split" and part["pattern"].get("Regex") not in _KNOWN for part in parts)
-
-
-def has_regex(pre_tokenizer: dict[str, Any] | None) -> bool:
-    """Whether a pre-tokenizer has a regex, whose classes of characters depend on the reader's version of Unicode."""
-    parts = cuts.flat(pre_tokenizer, "pretokenizers") if pre_tokenizer else []
-    return any(part["type"] == "Split" or part.get("use_regex", part["type"] == "ByteLevel") for part in parts)
+def newest_readers(tokenizer: Described) -> str | None:
+    """What `tokenizers` 1.0, which has no regex engine and newer tables, makes of a tokenizer.json; None if our ids."""
+    pre = hf_json(tokenizer)["pre_tokenizer"]
+    parts = [part for part in cuts.flat(pre, "pretokenizers") if part and part["type"] != "Digits"]
+    if any(part["type"] == "Split" and part["pattern"].get("Regex") not in _KNOWN for part in parts):
+        return NEEDS_ENGINE
+    return NEWER_TABLES if any(part.get("use_regex", True) for part in parts) else None
 
 
 def hf_config(tokenizer: Described) -> dict[str, Any]:
