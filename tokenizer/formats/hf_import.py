@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -99,20 +99,23 @@ def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portabl
         return Stored(definition, {"imported": {"format": "hf"}, TEMPLATE: template})
 
 
-def with_named(found: dict[str, Any], named: Iterable[str], path: Path) -> dict[str, Any]:
+def with_named(found: dict[str, Any], named: Collection[str], path: Path) -> dict[str, Any]:
     """A tokenizer.json in which named tokens that only the model's vocabulary lists are special, as in `transformers`.
 
     Tokens that merges produce stay ordinary: their ids would stand for text, too.
     """
+    if not named or not isinstance(found.get("model"), dict):
+        return found
     with reading(path):
-        model = found.get("model") or {}
-        vocab, listed = model.get("vocab") or {}, found.get("added_tokens") or []
+        model, listed = found["model"], found.get("added_tokens") or []
+        vocab = model["vocab"]
         ids = vocab if isinstance(vocab, dict) else {entry[0]: i for i, entry in enumerate(vocab)}
         only = ids.keys() & {*named} - {token["content"] for token in listed} - {*BYTE_CHARACTERS.values()}
         if only:
             only -= {"".join(merge).replace(" ", "") for merge in model.get("merges") or []}
-        added = [ADDED_TOKEN | {"id": ids[string], "content": string} for string in sorted(only)]
-        return found | {"added_tokens": [*listed, *added]} if added else found
+        return found | {
+            "added_tokens": [*listed, *(ADDED_TOKEN | {"id": ids[name], "content": name} for name in sorted(only))]
+        }
 
 
 def _check_options(model: dict[str, Any]) -> None:
