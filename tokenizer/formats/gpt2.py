@@ -92,8 +92,10 @@ def _check_default(tokens: Sequence[bytes], path: Path) -> None:
 def _never_whole(token: bytes, pattern: str) -> bool:
     """Whether a token cannot occur in UTF-8, or a pattern cuts it whatever is around it."""
     text = whole_characters(token)
-    for before, after in _AROUND if text else ():
+    if not text:
+        return text is None
+    for before, after in _AROUND:
         ends = accumulate(map(len, patterns.split(f"{before}{text}{after}", pattern)))
         if not any(len(before) < end < len(before) + len(text) for end in ends):
             return False
-    return text != ""
+    return True
