@@ -171,7 +171,7 @@ PRESETS: dict[str, Rules] = {
     # MUTANT, also IndicSuperTokenizer (2025, arXiv 2511.03237): no superword crosses the end of a sentence.
     "sentence": Rules(fence="sentence-fence"),
     # Ours: runs of digits are isolated, which takes no regex engine (docs/tokenizers.md).
-    "digits": Rules(fence=r"\p{N}+"),
+    "digits": Rules(fence="digits-fence"),
 }
 """The rules of each preset."""
 

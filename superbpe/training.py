@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -91,7 +90,6 @@ def train_superbpe(
     for name, value in (("threshold", threshold), ("memory_bytes", memory_bytes)):
         if value is not None:
             check_whole(name, value, 1, 2**63 - 1)
-    started = time.perf_counter()
     start = resolve_start(tokenizer, rules, vocab_size, transition, transition_merges, keep_ids=keep_ids)
     search = Search(
         start,
@@ -117,7 +115,7 @@ def train_superbpe(
         warn_of_long_tokens(result.about["too_long"], "max_bytes", stacklevel=2)
     if on_counts is not None:
         on_counts(result.superwords.counts)
-    about = {"from": tokenizer.sha256, **_about(start, result), "seconds": round(time.perf_counter() - started, 3)}
+    about = {"from": tokenizer.sha256, **_about(start, result)}
     provenance = start.tokenizer.provenance | {"phase2": about, KEY: recorder.read()}
     return start.result(result.n_kept, result.superwords, provenance)
 

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "DIGITS",
     "Batch",
     "Decoder",
     "DocumentFilter",
@@ -27,6 +28,8 @@ __all__ = [
     "train_bpe",
 ]
 
+DIGITS: str
+
 _U8 = npt.NDArray[np.uint8]
 _U32 = npt.NDArray[np.uint32]
 _U64 = npt.NDArray[np.uint64]
@@ -42,7 +45,6 @@ class MergeResult(TypedDict):
     rejected: int
     too_long: int
     already_tokens: int
-    selecting_seconds: float
 
 @final
 class Batch:

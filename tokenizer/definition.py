@@ -295,14 +295,22 @@ class Definition:
         )
 
     def with_special_tokens(self, strings: Sequence[str]) -> Definition:
-        """Make strings special tokens. An added token keeps its id; strings that are no tokens get new ids."""
+        """Make strings special tokens. They keep the id of an added token, or of a token that no merge produces.
+
+        Other strings get new ids.
+        """
         if self.special_tokens.keys() >= set(strings):
             return self
         ids, added, new = self.special_tokens.copy(), dict(self.preparation.added_tokens), count(self.vocab_size)
+        unmerged = dict(self.unmerged)
         for string in strings:
-            if string not in ids:
-                ids[string] = added.pop(string) if string in added else next(new)
-        return replace(self, special_tokens=ids, preparation=replace(self.preparation, added_tokens=added))
+            if string in added:
+                ids[string] = added.pop(string)
+            elif string not in ids:
+                found = unmerged.pop(string.encode(errors="replace"), None)
+                ids[string] = next(new) if found is None else found
+        preparation = replace(self.preparation, added_tokens=added)
+        return replace(self, special_tokens=ids, unmerged=unmerged, preparation=preparation)
 
     def merges_with(self, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]:
         """`merge_ids` followed by new merges of [k, 2] ids. The new tokens get the ids after the highest one."""
@@ -395,14 +403,16 @@ def other_text(string: str) -> bytes | None:
     (b' the', b'\xe9', None, None, None)
     """
     named = unprintable(string)
-    if named is None or named == string.encode():
-        return None
-    start = next((i for i, byte in enumerate(named[:4]) if byte & 0xC0 != 0x80), min(3, len(named)))
+    return None if named is None or named == string.encode() or whole_characters(named) is None else named
+
+
+def whole_characters(token: bytes) -> str | None:
+    """The whole characters of a token, whose first and last one may be cut off; None if it cannot occur in UTF-8."""
+    start = next((i for i, byte in enumerate(token[:4]) if byte & 0xC0 != 0x80), min(3, len(token)))
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(named[start:])  # the last character may be cut off
+        return codecs.getincrementaldecoder("utf-8")().decode(token[start:])
     except UnicodeDecodeError:
         return None
-    return named
 
 
 def missing_byte(has: Callable[[int], bool]) -> str | None:

@@ -43,8 +43,9 @@ class Pattern:
 
 _CORE = [Pattern(name.replace("seed-plus", "spans-plus"), regex) for name, regex in _native.named_patterns()]
 _BY_NAME = {pattern.name: pattern for pattern in _CORE}
+_BY_NAME["digits-fence"] = Pattern("digits-fence", _native.DIGITS + "+")
+_BY_REGEX = {pattern.regex: pattern for pattern in _BY_NAME.values()}
 _BY_NAME["spans"] = Pattern("spans", _BY_NAME["llama3"].regex)
-_BY_REGEX = {pattern.regex: pattern for pattern in _CORE}
 _EQUIVALENT = {regex: _BY_NAME[name] for regex, name in _native.equivalent_patterns()}
 
 NAMES = tuple(_BY_NAME)

@@ -175,10 +175,10 @@ def read(run: Trainer, step: int) -> Batch:
 def padded_rows(part: MicroBatch) -> tuple[Tensor, Tensor]:
     """Inputs and targets of a micro-batch as int64[rows, positions]; targets are padded with -100."""
     lengths = part.segments.bounds.diff().tolist()
-    inputs = torch.nn.utils.rnn.pad_sequence(list(part.ids.split(lengths)), batch_first=True)
-    return inputs, torch.nn.utils.rnn.pad_sequence(
-        list(part.targets.split(lengths)), batch_first=True, padding_value=-100
-    )
+    pad = partial(torch.nn.utils.rnn.pad_sequence, batch_first=True)
+    inputs: Tensor = pad(list(torch.split(part.ids, lengths)))
+    targets: Tensor = pad(list(torch.split(part.targets, lengths)), padding_value=-100)
+    return inputs, targets
 
 
 @torch.no_grad()
@@ -191,8 +191,11 @@ def time_evaluation(run: Trainer, clock: Clock) -> None:
     score = partial(evaluate, run.model, shards, shards.token_byte_lengths, config)
     for _ in range(max(2, run.config.steps // 5)):
         clock.time("evaluation", shards.n_tokens - shards.n_documents, score)
-        forward = partial(deque, (run.model(inputs) for inputs in rows), 0)
-        clock.time("plain forward", sum(inputs.numel() for inputs in rows), forward)
+        clock.time(
+            "plain forward",
+            sum(inputs.numel() for inputs in rows),
+            lambda: deque((run.model(inputs) for inputs in rows), maxlen=0),
+        )
 
 
 def prepare(arguments: argparse.Namespace, depth: int, folder: Path) -> Trainer:

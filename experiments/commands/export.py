@@ -18,6 +18,7 @@ from experiments.cli.arguments import Parser, add_text_settings, add_tokenizer, 
 from experiments.cli.console import Reporter, console, finish
 from tokenizer import formats
 from tokenizer.errors import UserError
+from tokenizer.formats.hf import newest_readers
 
 _TEXTS = 200
 """Documents of `--text` to compare a model on; more would take longer and show nothing new."""
@@ -83,6 +84,8 @@ def _export_tokenizer(arguments: argparse.Namespace) -> None:
         tokenizer = tokenizer.cut(arguments.cut)
     written = formats.write(tokenizer, arguments.output, arguments.to)
     console.print(Text(repr(tokenizer)), soft_wrap=True)
+    if arguments.to == "hf" and (note := newest_readers(tokenizer)) is not None:
+        console.print(Text(f"note: {note}".replace("`", "")), soft_wrap=True)
     finish(*written, then=["fertility", arguments.output, "<TEXT>"])
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lm.hf.export import check_match, cut_tensors
 from lm.hf.export_check import probes
 from tokenizer import patterns
+from tokenizer._native import DIGITS
 from tokenizer.durable import replacing_path
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import hf_json
@@ -74,7 +75,7 @@ def pre_type(tokenizer: TokenizerLike, *, mixed_digits: bool = False) -> str:
     if definition.preparation:
         raise UserError("llama.cpp does not normalize text and this tokenizer does, or has added tokens: not exported")
     cut = definition.fence or definition.pattern
-    named = patterns.equivalent(cut)
+    named = patterns.equivalent(cut.regex.replace(DIGITS, r"\p{N}"))  # equal in the Unicode of llama.cpp
     # The patterns "llama3" and "spans" are the same.
     name = "llama3" if named is not None and named.name == "spans" else named.name if named is not None else "custom"
     pre = _TYPES.get((name, definition.ignore_merges))
@@ -83,7 +84,7 @@ def pre_type(tokenizer: TokenizerLike, *, mixed_digits: bool = False) -> str:
         raise UserError(
             f"llama.cpp has no pretokenizer type for {quoted(cut.name)}{merges} and would give other ids; it has the "
             f"patterns {', '.join(sorted({name for name, _ in _TYPES}))}: train with one of them (superwords: rules "
-            "uw-paper), or deploy with transformers or vLLM"
+            "uw-paper, exported with mixed_digits=True), or deploy with transformers or vLLM"
         )
     if regex := _ASCII_DIGITS.get(pre):
         theirs = Tokenizer(replace(definition, fence=patterns.resolve(regex)))

@@ -44,15 +44,18 @@ class Segments(NamedTuple):
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attention of queries, keys and values, float[1, n_heads, seq_len, head_dim]."""
         if v.is_cuda and v.dtype in (torch.bfloat16, torch.float16):  # flash attention
-            packed = (x.squeeze(0).transpose(0, 1).to(v.dtype) for x in (q, k, v))
-            ends = self.bounds, self.bounds, self.longest, self.longest
-            return varlen_attn(*packed, *ends, window_size=(-1, 0)).transpose(0, 1)[None]  # type: ignore[union-attr]
+            q, k, v = (x.squeeze(0).transpose(0, 1).to(v.dtype) for x in (q, k, v))
+            bounds, longest = self.bounds, self.longest
+            out = varlen_attn(q, k, v, bounds, bounds, longest, longest, window_size=(-1, 0))
+            assert isinstance(out, Tensor)
+            return out.transpose(0, 1)[None]
         if v.is_cuda or torch.compiler.is_compiling():  # reading the bounds would synchronize or break the graph
             return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask())
-        parts = [
-            F.scaled_dot_product_attention(*(x[:, :, start:stop] for x in (q, k, v)), is_causal=True)
-            for start, stop in pairwise(self.bounds.tolist())
-        ]
+        parts = []
+        for start, stop in pairwise(self.bounds.tolist()):
+            segment = slice(start, stop)
+            part = F.scaled_dot_product_attention(q[:, :, segment], k[:, :, segment], v[:, :, segment], is_causal=True)
+            parts.append(part)
         return torch.cat(parts, dim=2)
 
     def mask(self) -> Tensor:

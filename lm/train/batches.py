@@ -99,4 +99,8 @@ def _packed(rows: Sequence[NDArray[np.int64]], eos_id: int | None, device: torch
     lengths = np.diff(np.unique(starts)).tolist()
     if not lengths:  # a process without rows takes part in the exchange of gradients
         ids, lengths = np.zeros(2, np.int64), [2]
-    return MicroBatch(*(upload(torch.from_numpy(x), device) for x in (ids, targets)), Segments.of(lengths, device))
+    return MicroBatch(
+        upload(torch.from_numpy(ids), device),
+        upload(torch.from_numpy(targets), device),
+        Segments.of(lengths, device),
+    )

@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 
+from tokenizer import Tokenizer, patterns
+from tokenizer.definition import ALPHABET
 from tokenizer.formats.tiktoken import export
 
 
@@ -26,6 +28,20 @@ def same(theirs, ours):
         for part in ("ids", "tokens", "offsets", "word_ids", "type_ids", "sequence_ids", "attention_mask"):
             assert getattr(their, part) == getattr(our, part), part
         assert [part.ids for part in their.overflowing] == [part.ids for part in our.overflowing]
+
+
+def joining(pattern):
+    """A tokenizer that shows its cuts: neighbors of ASCII and other characters are one token where nothing cuts."""
+    rank = {byte: i for i, byte in enumerate(ALPHABET)}
+    ascii_ = b"aA1! "
+    pairs = [(rank[left], rank[right]) for left in ascii_ for right in range(0xC2, 0xF5)]
+    pairs += [(rank[left], rank[right]) for left in range(0x80, 0xC0) for right in ascii_]
+    return Tokenizer.from_ranks(pairs, pattern=patterns.resolve(pattern))
+
+
+def around(character):
+    """A text whose cuts show the classes of a character, given a tokenizer of `joining`."""
+    return f"a{character}a A{character}A 1{character}1 !{character}! {character} "
 
 
 def as_tiktoken(tokenizer):

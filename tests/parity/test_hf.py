@@ -3,15 +3,14 @@
 import io
 import json
 import random
-import unicodedata
 
 import numpy as np
 import pytest
 
 from superbpe import train_superbpe
 from tests import texts
-from tests.parity.peers import hf_model, hf_trained
-from tokenizer import Batch, count_pretokens, patterns, train_bpe
+from tests.parity.peers import around, hf_model, hf_trained, joining
+from tokenizer import Batch, Tokenizer, count_pretokens, formats, patterns, train_bpe
 from tokenizer.definition import printable
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -86,18 +85,46 @@ def test_saved_folders_give_the_same_ids_spans_and_names(name, trained, tmp_path
 
 
 def test_isolated_digits_need_no_regex_engine(tmp_path):
-    """The default superword recipe is written with `Digits` alone. HF gives equal ids for all numbers of Unicode."""
+    """The default superword recipe is written with `Digits` alone."""
     documents = texts.sample(200_000)
     superwords = train_superbpe(train_bpe(documents, 600), documents, vocab_size=700, rules="digits", transition=0.8)
     superwords.save(tmp_path)
     written = json.loads((tmp_path / "tokenizer.json").read_text())["pre_tokenizer"]["pretokenizers"]
     assert [part["type"] for part in written] == ["Digits", "ByteLevel"]
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    numbers = [chr(i) for i in range(0x110000) if unicodedata.category(chr(i))[0] == "N"]
-    for text in [
-        *documents,
-        *texts.various(),
-        " a".join(numbers),
-        "a".join(numbers[i] + numbers[i + 1] for i in range(0, len(numbers) - 1, 2)),
-    ]:
+    for text in [*documents, *texts.various()]:
         assert theirs.encode(text, add_special_tokens=False).ids == superwords.encode_ordinary(text)
+
+
+@pytest.fixture(scope="module")
+def edges(scalars, classes):
+    """The characters at which a class of HF's changes: of its regex engine, or of its `Digits`."""
+    kinds = np.stack([hf for hf, _ in classes.values()])
+    changes = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0)).tolist()
+    numbers = tokenizers.pre_tokenizers.Digits(individual_digits=False).pre_tokenize_str(scalars)
+    changes += [start - 1 for _, (start, _) in numbers[1:]]
+    return [scalars[i] for i in sorted({*changes, *(change + 1 for change in changes), *range(0x250)})]
+
+
+DIGITS = patterns.resolve("digits-fence").regex
+READ = [
+    DIGITS[:-1],
+    *(patterns.resolve(name).regex.replace(r"\p{N}", DIGITS[:-1], 1) for name in ("uw-paper", "uw-paper-fence")),
+]
+
+
+@pytest.mark.parametrize("pattern", [*patterns.NAMES, r"\p{N}", r"\p{N}+", *READ])
+def test_exports_give_the_same_ids_at_every_edge_of_a_class(pattern, edges):
+    """For every pattern and every fence of a preset, also as it is written with `Digits`: HF and tiktoken."""
+    ours, rng = joining(pattern), random.Random(0)
+    hf = tokenizers.Tokenizer.from_str(json.dumps(formats.hf_json(ours)))
+    again = Tokenizer(*formats.hf_import.parse(formats.hf_json(ours)))
+    assert again.pattern.regex == ours.pattern.regex
+    found = [around(character) for character in edges]
+    found += ["".join(rng.choices([*edges[-400:], *"aA1! \n", "\U00011de0"], k=30)) for _ in range(300)]
+    ids = [ours.encode_ordinary(text) for text in found]
+    assert [one.ids for one in hf.encode_batch_fast(found)] == ids
+    if "\n" not in ours.pattern.regex and pattern != "sentence-fence":
+        tiktoken = pytest.importorskip("tiktoken")
+        theirs = tiktoken.Encoding("exported", **formats.tiktoken.export(ours))
+        assert theirs.encode_ordinary_batch(found) == ids

@@ -5,6 +5,7 @@ Our core runs them where it can, other software elsewhere.
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,11 +22,13 @@ from tokenizer.files import read_bytes, read_json
 from tokenizer.formats.files import detect, named_tokens, read
 from tokenizer.formats.folder import FILE
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE
+from tokenizer.formats.hf_import import with_named
 from tokenizer.formats.tiktoken import PREFIX, named_encoding
 from tokenizer.patterns import Pattern, equivalent
 
 _DOWNLOADED = (
     *(FILE, seen.FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
+    *("special_tokens_map.json", "added_tokens.json"),
     *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
 )
 """Files that tokenizers are read from, at the top level of a repository."""
@@ -66,8 +69,8 @@ def open_pretrained(
         pattern: See `tokenizer.formats.read`.
         special_tokens: See `tokenizer.formats.read`.
         end_of_text: Token that ends documents; a string that is not a special token is added as one. By default, the
-            tokenizer's own: `eos_token` of its tokenizer_config.json, that of a SentencePiece model, or
-            `<|endoftext|>`.
+            tokenizer's own: the `eos_token` of its tokenizer_config.json or special_tokens_map.json, that of a
+            SentencePiece model, or `<|endoftext|>`.
 
     Returns:
         Content for our core, or a tokenizer that other software runs; the commit hash of the repository, None for a
@@ -92,8 +95,8 @@ def open_pretrained(
     if isinstance(found, ExternalTokenizer):
         found.provenance = {"source": name, "revision": commit} | found.provenance
         folder = path if path.is_dir() else path.parent
-        own = named_tokens(folder, found.special_tokens).get("eos_token")
-        found.end_of_text = end_of_text or own or found.end_of_text
+        own = named_tokens(folder).get("eos_token")
+        found.end_of_text = end_of_text or (own if own in found.special_tokens else found.end_of_text)
         return found, commit, tuple(found.added)
     definition = found.definition.with_special_tokens(specials)
     definition = replace(definition, end_of_text=end_of_text or definition.end_of_text)
@@ -171,7 +174,8 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
             raise
         reason = str(error)
     try:
-        software = HuggingFace(read_bytes(files[0]), str(files[0]))
+        content = with_named(read_json(files[0]), named_tokens(files[0].parent).values(), files[0])
+        software = HuggingFace(json.dumps(content).encode(), str(files[0]))
         return ExternalTokenizer(software, special_tokens=specials, reason=reason)
     except UserError as error:
         raise UserError(f"{reason}; and {error}") from None

@@ -14,18 +14,12 @@ from tokenizer.durable import new_folder, write_whole
 from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.external.opening import is_repository_id
 from tokenizer.formats.folder import content, identity
-from tokenizer.formats.hf import needs_engine
+from tokenizer.formats.hf import newest_readers
 
 CARD = "README.md"
 TIKTOKEN = "tokenizer.tiktoken"
 OPTIONAL = (formats.HF_FILE, TIKTOKEN, f"{TIKTOKEN}.json", seen.FILE)
 """Files that not every upload has. One of another tokenizer would give other ids, or other training text."""
-
-
-_NEEDS_ENGINE = (
-    f"`{formats.HF_FILE}` is for `tokenizers` before 1.0, and `transformers` with it: 1.0 has no regex engine, and may "
-    "not know this pattern. It then opens the file and raises an error on any text."
-)
 
 
 def push(
@@ -106,8 +100,8 @@ def _write(tokenizer: Described, repository: str, folder: Path, front: Any) -> N
     lines = ["---", front.to_yaml(), "---", "", f"# {repository.rpartition('/')[2]}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in _about(tokenizer).items()]
     lines += [line for way, code in ways.items() for line in ("", f"With {way}:", "", "```python", code, "```")]
-    if (folder / formats.HF_FILE).exists() and needs_engine(formats.hf_json(tokenizer)["pre_tokenizer"]):
-        lines += ["", _NEEDS_ENGINE]
+    if (folder / formats.HF_FILE).exists() and (note := newest_readers(tokenizer)) is not None:
+        lines += ["", note]
     if (folder / TIKTOKEN).exists():
         lines += ["", f"`{TIKTOKEN}` is for tiktoken, with the pattern in `{TIKTOKEN}.json`."]
     write_whole(folder / CARD, "\n".join([*lines, ""]))

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from tokenizer import patterns
+from tokenizer._native import DIGITS
 from tokenizer.errors import quoted, shortened
 from tokenizer.formats.checks import Unsupported
 
@@ -39,7 +40,7 @@ def regex(pre_tokenizer: Any) -> str:
         elif kind == "Split":
             regexes.append(_split(part))
         elif kind == "Digits":
-            regexes.append(r"\p{N}" if part["individual_digits"] else r"\p{N}+")
+            regexes.append(DIGITS if part["individual_digits"] else f"{DIGITS}+")
         else:
             raise Unsupported(
                 f"cannot be followed: its pre-tokenizer {shortened(kind)} is not supported; ByteLevel, Split and "

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import warnings
 from base64 import b64encode
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from tokenizer import patterns
 from tokenizer.definition import Described, Stored
 from tokenizer.errors import UserError, check_choice, listed, quoted
 from tokenizer.files import read_bytes, read_json
@@ -37,12 +39,13 @@ def read(
     Args:
         path: a tokenizer's folder or file: see the table of `tokenizer.formats`. In a folder with several kinds of
             files, ours takes precedence, then tokenizer.json.
-        pattern: for formats without a pattern: GPT-2's files (default gpt2) and tiktoken's.
+        pattern: for formats without a pattern: GPT-2's files (default gpt2, if their merges fit it) and tiktoken's. The
+            name of a superword preset, such as uw-2025, stands for its fence.
         special_tokens: string to id, for tiktoken's files.
 
     Returns:
-        The tokenizer. Its documents end with the `eos_token` of the tokenizer_config.json beside the file, if that is
-        one of its added tokens.
+        The tokenizer. Its documents end with the `eos_token` of the files beside it (`named_tokens`), if that is one of
+        its tokens.
 
     Raises:
         UserError: the tokenizer does not exist, is damaged, or cannot be imported exactly, or an argument does not
@@ -59,27 +62,41 @@ def read(
         raise UserError(f"{missing[0]} is missing")
     if kind == "superbpe":
         return folder.load(files[0])
+    beside, fence = files[0].parent, f"{pattern}-fence"
+    if fence in patterns.NAMES and pattern not in patterns.NAMES:  # a preset, such as uw-2025
+        pattern = fence
+    named = named_tokens(beside)
     if kind == "hf":
         content = read_json(files[0])
         is_tekken = "model" not in content and {"config", "vocab"} <= content.keys()
+        content = content if is_tekken else hf_import.with_named(content, named.values(), files[0])
         found = (tiktoken.from_tekken if is_tekken else hf_import.parse)(content, files[0])
     elif kind == "gpt2":
-        found = gpt2.read(files[0], files[1], pattern or "gpt2")
+        added = {i: {"content": string} for string, i in _optional(beside / "added_tokens.json").items()}
+        config = {"added_tokens_decoder": added} | _optional(beside / HF_CONFIG_FILE)
+        found = gpt2.read(files[0], files[1], pattern, config)
     else:
         found = _read_ranks(files[0], pattern, special_tokens)
     definition = found.definition
-    named = named_tokens(files[0].parent, {*definition.special_tokens, *definition.preparation.added_tokens})
-    if (end := named.pop("eos_token", None)) is not None:
+    tokens = {*definition.special_tokens, *definition.preparation.added_tokens}
+    end = named.pop("eos_token", None)
+    if end is not None and (end in tokens or end.encode(errors="replace") in definition.unmerged):
         definition = replace(definition.with_special_tokens([end]), end_of_text=end)
+    named = {name: token for name, token in named.items() if token in tokens}
     return Stored(definition, found.provenance | ({HF_CONFIG_FILE: named} if named else {}))
 
 
-def named_tokens(folder: Path, tokens: Container[str]) -> dict[str, str]:
-    """The `bos_token`, `eos_token` and `pad_token` of a folder's tokenizer_config.json that are among the tokens."""
-    config = read_json(folder / HF_CONFIG_FILE) if (folder / HF_CONFIG_FILE).is_file() else {}
-    named = {name: config.get(name) for name in ("bos_token", "eos_token", "pad_token")}
+def named_tokens(folder: Path) -> dict[str, str]:
+    """The `bos_token`, `eos_token` and `pad_token` that `transformers` finds in a folder."""
+    config, mapped = _optional(folder / HF_CONFIG_FILE), _optional(folder / "special_tokens_map.json")
+    both = mapped | config if "added_tokens_decoder" in config else config | mapped  # `transformers` does the same
+    named = {name: both.get(name) for name in ("bos_token", "eos_token", "pad_token")}
     strings = {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
-    return {name: token for name, token in strings.items() if isinstance(token, str) and token in tokens}
+    return {name: token for name, token in strings.items() if isinstance(token, str)}
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
 
 
 def _read_ranks(path: Path, pattern: str | Pattern | None, special_tokens: Mapping[str, int] | None) -> Stored:

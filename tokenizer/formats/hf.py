@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from itertools import product
 from typing import Any
 
 from tokenizer import _native
@@ -31,10 +31,19 @@ MODEL = {
     "fuse_unk": False,
     "byte_fallback": False,
 }
-_DIGITS = {r"\p{N}+": False, r"\p{N}": True}
+_DIGITS = {f"{_native.DIGITS}+": False, _native.DIGITS: True}
 """Regexes written as `Digits`, for readers without a regex engine, such as tokenizers 1.0: whether individual."""
 _KNOWN = {resolve(name).regex for name in ("llama3", "digits1", "o200k")}
 """Regexes that these readers know by their text."""
+
+NEEDS_ENGINE = (
+    "`tokenizer.json` is for `tokenizers` before 1.0, and `transformers` with it: 1.0 has no regex engine, and may not "
+    "know this pattern. It then opens the file and raises an error on any text."
+)
+NEWER_TABLES = (
+    "With `tokenizer.json`, `tokenizers` 1.0 gives other ids for about 4,700 characters that Unicode 17 added, because "
+    "its tables are newer than those of earlier versions."
+)
 
 
 def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
@@ -155,12 +164,25 @@ def overlap(added: Mapping[str, Mapping[str, Any]]) -> bool:
     """
     normalized = [string for string, token in added.items() if token.get("normalized")]
     others = [string for string, token in added.items() if not token.get("normalized")]
-    return any(
-        one in other
-        or other in one
-        or any(one.endswith(other[:n]) or other.endswith(one[:n]) for n in range(1, min(len(one), len(other))))
-        for one, other in product(normalized, others)
-    )
+    return _run_into(normalized, others) or _run_into(others, normalized)
+
+
+def _run_into(strings: Collection[str], others: Collection[str]) -> bool:
+    """Whether one of `strings` contains one of `others`, or ends with the first characters of one."""
+    first: list[str] = []  # without those that begin with another: then only two neighbors can match in a search
+    for other in sorted(others):
+        if not first or not other.startswith(first[-1]):
+            first.append(other)
+    longest = max(map(len, first), default=0)
+    for string in strings if first else ():
+        for start in range(len(string)):
+            rest = string[start : start + longest]
+            at = bisect_right(first, rest)
+            if at > 0 and rest.startswith(first[at - 1]):
+                return True
+            if at < len(first) and first[at].startswith(rest):
+                return True
+    return False
 
 
 def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -> dict[str, int]:
@@ -168,7 +190,8 @@ def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -
 
     HF ignores the written ids of the others and numbers them from the vocabulary's size on, in order.
     """
-    inside = {string: i for string, i in specials.items() if isinstance(listed, list) and string in listed}
+    names = {string for string in listed if isinstance(string, str)} if isinstance(listed, list) else set()
+    inside = {string: i for string, i in specials.items() if string in names}
     following = n_ordinary + len(inside)
     for string, i in sorted(specials.items(), key=lambda item: item[1]):
         if string not in inside and i != following:
@@ -194,10 +217,13 @@ def pre_tokenizer(cut: Pattern, as_read: dict[str, Any] | None = None) -> dict[s
     return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}
 
 
-def needs_engine(pre_tokenizer: dict[str, Any] | None) -> bool:
-    """Whether readers without a regex engine, such as tokenizers 1.0, may fail on a pre-tokenizer that we wrote."""
-    parts = cuts.flat(pre_tokenizer, "pretokenizers") if pre_tokenizer else []
-    return any(part["type"] == "Split" and part["pattern"].get("Regex") not in _KNOWN for part in parts)
+def newest_readers(tokenizer: Described) -> str | None:
+    """What `tokenizers` 1.0, which has no regex engine and newer tables, makes of a tokenizer.json; None if our ids."""
+    pre = hf_json(tokenizer)["pre_tokenizer"]
+    parts = [part for part in cuts.flat(pre, "pretokenizers") if part and part["type"] != "Digits"]
+    if any(part["type"] == "Split" and part["pattern"].get("Regex") not in _KNOWN for part in parts):
+        return NEEDS_ENGINE
+    return NEWER_TABLES if any(part.get("use_regex", True) for part in parts) else None
 
 
 def hf_config(tokenizer: Described) -> dict[str, Any]:

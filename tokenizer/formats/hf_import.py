@@ -16,7 +16,7 @@ from tokenizer.definition import BYTE_CHARACTERS, MOST_IDS, NO_TOKEN, Definition
 from tokenizer.errors import quoted, shortened
 from tokenizer.formats import cuts
 from tokenizer.formats.checks import Unsupported, reading
-from tokenizer.formats.hf import MODEL, TEMPLATE, overlap, taken_as_text
+from tokenizer.formats.hf import ADDED_TOKEN, MODEL, TEMPLATE, overlap, taken_as_text
 from tokenizer.formats.portable import unportable_part
 from tokenizer.special import FORMS, Preparation, normalized
 
@@ -97,6 +97,25 @@ def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portabl
             preparation=_preparation(added, forms),
         )
         return Stored(definition, {"imported": {"format": "hf"}, TEMPLATE: template})
+
+
+def with_named(found: dict[str, Any], named: Collection[str], path: Path) -> dict[str, Any]:
+    """A tokenizer.json in which named tokens that only the model's vocabulary lists are special, as in `transformers`.
+
+    Tokens that merges produce stay ordinary: their ids would stand for text, too.
+    """
+    if not named or not isinstance(found.get("model"), dict):
+        return found
+    with reading(path):
+        model, listed = found["model"], found.get("added_tokens") or []
+        vocab = model["vocab"]
+        ids = vocab if isinstance(vocab, dict) else {entry[0]: i for i, entry in enumerate(vocab)}
+        only = ids.keys() & {*named} - {token["content"] for token in listed} - {*BYTE_CHARACTERS.values()}
+        if only:
+            only -= {"".join(merge).replace(" ", "") for merge in model.get("merges") or []}
+        return found | {
+            "added_tokens": [*listed, *(ADDED_TOKEN | {"id": ids[name], "content": name} for name in sorted(only))]
+        }
 
 
 def _check_options(model: dict[str, Any]) -> None:

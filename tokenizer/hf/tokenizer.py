@@ -106,10 +106,11 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
             "post_processor": None if processor is None else json.loads(processor.__getstate__()),
         }
         forms = tokenizer.preparation.forms
+        late = [name for name, flag in flags.items() if flag["normalized"]]
         preparation = Preparation(
             forms=forms,
             added_tokens={token.content: i for i, token in added.items() if not token.special},
-            late=frozenset(name for name, flag in flags.items() if flag["normalized"] and (forms or overlap(flags))),
+            late=frozenset(late if forms or overlap(flags) else ()),
         )
         special_tokens = {token.content: i for i, token in added.items() if token.special}
         end = self.eos_token if self.eos_token in special_tokens else tokenizer.end_of_text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
@@ -83,7 +82,6 @@ def train_bpe(
         check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
     counts = _counted(counts, start, special_tokens, progress, counting)
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
-    began = time.perf_counter()
     trained = _merge(counts, start, n_merges, rules, strings, progress)
     ranks = np.stack([trained["left"], trained["right"]], axis=1)
     if on_counts is not None:
@@ -111,8 +109,6 @@ def train_bpe(
             "last_count": int(trained["count"][-1]) if made else None,
             "already_tokens": trained["already_tokens"],
             "too_long": trained["too_long"],
-            "seconds": round(time.perf_counter() - began, 3),
-            "selecting_seconds": round(trained["selecting_seconds"], 3),
         },
         KEY: Recorder([counts.read] if start is None else [start.provenance.get(KEY), counts.read]).read(),
     }

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use regex_syntax::hir::{Class, HirKind};
 
 use super::emoji::EMOJI_CLASS;
+use super::patterns::DIGITS;
 use crate::text::utf8::decode;
 
 pub const LETTER: u8 = 1; // \p{L}
@@ -16,6 +17,7 @@ pub const UPPER: u8 = 8; // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
 pub const LOWER: u8 = 16; // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 pub const DIGIT: u8 = 32; // \d, which is \p{Nd}
 pub const EMOJI: u8 = 64; // first character of an emoji cluster in seed-plus
+pub const ANY_NUMBER: u8 = 128; // DIGITS
 
 /// Characters that `[^\s\p{L}\p{N}]` excludes.
 pub const NOT_OTHER: u8 = LETTER | NUMBER | SPACE;
@@ -43,6 +45,7 @@ impl Classes {
             (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", LOWER),
             (r"\p{Nd}", DIGIT),
             (EMOJI_CLASS, EMOJI),
+            (DIGITS, ANY_NUMBER),
         ] {
             for (start, end) in ranges(class) {
                 for entry in &mut flat[start as usize..=end as usize] {

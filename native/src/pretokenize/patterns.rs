@@ -87,6 +87,9 @@ const SENTENCES: &str = concat!(
     r"|(?<=\n\n)(?!\n)"
 );
 
+/// The characters of HF's `Digits`, which are those of Unicode 17: `\p{N}` of 16, and what 17 adds.
+pub const DIGITS: &str = "[\\p{N}\u{11DE0}-\u{11DE9}\u{16FF4}-\u{16FF6}]";
+
 /// Names, regexes and scanners, in the order in which users see them. The regexes mean the same in Python's `regex`,
 /// Oniguruma and Rust engines.
 pub const NAMED: &[(&str, &str, Kind)] = &[

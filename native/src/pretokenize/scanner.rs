@@ -1,7 +1,7 @@
 //! `Scanner`: splits text by any pattern.
 
 use super::bounded_regex::{Meter, Regex, BOUNDS};
-use super::patterns::{Kind, EQUIVALENT, NAMED};
+use super::patterns::{Kind, DIGITS, EQUIVALENT, NAMED};
 use super::sink::Sink;
 use super::{classes::CLASSES, fence_scanners, scalar, seed_plus, sentences, windows};
 use crate::runtime::quoting::quoted;
@@ -12,6 +12,9 @@ pub enum Scanner {
     Named(Kind),
     Regex(Box<Regex>),
     Sequence(Vec<Scanner>),
+    /// A named pattern whose first line has `DIGITS` for `\p{N}`: for text without the numbers that they differ in, and
+    /// for any text.
+    Digits(Kind, Vec<Scanner>),
 }
 
 impl Scanner {
@@ -28,7 +31,12 @@ impl Scanner {
                     quoted(pattern)
                 ));
             }
-            return pattern.split('\n').map(Self::new).collect::<Result<_, _>>().map(Self::Sequence);
+            let lines = pattern.split('\n').map(Self::new).collect::<Result<_, _>>()?;
+            let usual = pattern.strip_prefix(DIGITS).and_then(|rest| kind(&format!("\\p{{N}}{rest}")));
+            return Ok(match usual {
+                Some(kind) => Self::Digits(kind, lines),
+                None => Self::Sequence(lines),
+            });
         }
         Ok(Self::Regex(Box::new(Regex::new(pattern)?)))
     }
@@ -40,6 +48,7 @@ impl Scanner {
     pub fn pieces(&self, text: &[u8], mut sink: impl Sink) -> Result<(), String> {
         match self {
             Self::Named(kind) => named_pieces::<Block>(*kind, text, sink),
+            Self::Digits(kind, _) if !has_new_numbers(text) => named_pieces::<Block>(*kind, text, sink),
             _ => {
                 let piece = move |start, end| sink.piece(start, end);
                 return Meter::run(text.len(), BOUNDS, |meter| self.metered_pieces(text, meter, piece));
@@ -52,7 +61,10 @@ impl Scanner {
         match self {
             Self::Named(kind) => named_pieces::<Block>(*kind, text, piece),
             Self::Regex(regex) => return regex_pieces(regex, text, meter, piece),
-            Self::Sequence(scanners) => return sequence_pieces(scanners, text, 0, meter, &mut piece),
+            Self::Digits(kind, _) if !has_new_numbers(text) => named_pieces::<Block>(*kind, text, piece),
+            Self::Sequence(scanners) | Self::Digits(_, scanners) => {
+                return sequence_pieces(scanners, text, 0, meter, &mut piece);
+            }
         }
         Ok(())
     }
@@ -70,7 +82,7 @@ impl Scanner {
                 Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => false,
                 Kind::SentenceFence | Kind::Whole => false,
             },
-            Self::Regex(_) | Self::Sequence(_) => false,
+            Self::Regex(_) | Self::Sequence(_) | Self::Digits(..) => false,
         }
     }
 }
@@ -82,6 +94,11 @@ pub fn found_in<'t>(pattern: &str, texts: impl Iterator<Item = &'t [u8]> + Clone
     Meter::run(bytes, BOUNDS, |meter| {
         texts.map(|text| Ok(std::str::from_utf8(text).is_ok() && regex.is_match(text, meter)?)).collect()
     })
+}
+
+/// Whether a text may contain numbers of `DIGITS` that are not `\p{N}`: the first three of their four bytes.
+fn has_new_numbers(text: &[u8]) -> bool {
+    ["\u{11DE0}", "\u{16FF4}"].iter().any(|number| memchr::memmem::find(text, &number.as_bytes()[..3]).is_some())
 }
 
 /// The named pattern of a regex.

@@ -40,7 +40,6 @@ pub fn merge_result<'py>(py: Python<'py>, report: Report, stop: Stop) -> PyResul
     result.set_item("rejected", report.rejected)?;
     result.set_item("too_long", report.too_long)?;
     result.set_item("already_tokens", report.already_tokens)?;
-    result.set_item("selecting_seconds", report.selecting.as_secs_f64())?;
     Ok(result)
 }
 

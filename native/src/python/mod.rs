@@ -39,6 +39,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<phase2::SuperwordTrainer>()?;
     module.add_class::<text::TextOverlap>()?;
     module.add_function(wrap_pyfunction!(encoder::eligible, module)?)?;
+    module.add("DIGITS", crate::pretokenize::patterns::DIGITS)?;
     module.add_function(wrap_pyfunction!(patterns::equivalent_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns::named_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns::split, module)?)?;

@@ -107,9 +107,8 @@ impl<'a> MergeLoop<'a> {
         }
         let mut reported = Instant::now();
         while self.report.merges.len() < total {
-            let began = Instant::now();
-            if began - reported > PROGRESS {
-                reported = began;
+            if reported.elapsed() > PROGRESS {
+                reported = Instant::now();
                 if !progress(self.report.merges.len()) {
                     return Stop::Interrupted;
                 }
@@ -118,7 +117,6 @@ impl<'a> MergeLoop<'a> {
                 Ok(selected) => selected,
                 Err(stop) => return stop,
             };
-            self.report.selecting += began.elapsed();
             let (left, right) = parts(best.pair);
             let id = self.tokens.push(&token);
             if self.phase2.max_tokens.is_some() {

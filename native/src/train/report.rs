@@ -1,7 +1,5 @@
 //! Results of the merge loop.
 
-use std::time::Duration;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merge {
     pub left: u32,
@@ -26,6 +24,4 @@ pub struct Report {
     pub too_long: u64,
     /// Pairs that were not merged because their product is a token already.
     pub already_tokens: u64,
-    /// Time spent selecting pairs; the rest was spent merging.
-    pub selecting: Duration,
 }

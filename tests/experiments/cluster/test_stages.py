@@ -15,7 +15,6 @@ def files_by_artifact(folder):
     found = {}
     for path in folder.glob("[a-z]*/manifest.json"):
         manifest = found[path.parent.name] = json.loads(path.read_text())
-        manifest["files"].pop("superbpe.json", None)  # contains the seconds that training took
         kept = ("hash",) if path.parent.name.startswith(("bpe", "superbpe")) else ("hash", "contents", "files")
         found[path.parent.name] = {key: manifest[key] for key in kept}
     return found

@@ -7,6 +7,7 @@ import pytest
 
 from lm.data.sharding import write_shards
 from tests import other_tokenizers
+from tests.tokenizer.formats.other_formats import write_gpt2
 from tokenizer import Batch, Tokenizer, UserError, formats, patterns
 from tokenizer.external.load import load_pretrained, load_saved
 
@@ -52,6 +53,65 @@ def test_a_configured_token_that_does_not_exist_is_not_used(tmp_path):
     assert (tokenizer.end_of_text, tokenizer.vocab_size) == (None, 259)
     with pytest.raises(UserError, match=r"which token ends .*'<s>'\); name one or a new one with end_of_text"):
         tokenizer.end_id  # noqa: B018
+
+
+MAP, CONFIG, ADDED = "special_tokens_map.json", "tokenizer_config.json", "added_tokens.json"
+DECODER = {"258": {"content": "<s>", "special": True}, "259": {"content": "<e>", "special": True}}
+CLASS = {"tokenizer_class": "PreTrainedTokenizerFast"}
+
+
+@pytest.mark.parametrize("end", ["<e>", "<｜end▁of｜>"])
+@pytest.mark.parametrize("listed", [True, False])  # among the added tokens, or only in the model's vocabulary
+@pytest.mark.parametrize(
+    "files",
+    [
+        {MAP: {"eos_token": "END"}, CONFIG: CLASS},
+        {MAP: {"eos_token": {"content": "END", "lstrip": False}}, CONFIG: CLASS | {"eos_token": "<s>"}},
+        {MAP: {"eos_token": "<s>"}, CONFIG: CLASS | {"eos_token": "END", "added_tokens_decoder": DECODER}},
+        {CONFIG: CLASS | {"eos_token": "END"}},
+    ],
+)
+def test_it_is_the_token_that_transformers_finds(tmp_path, files, listed, end):
+    transformers = pytest.importorskip("transformers")
+    source = folder(tmp_path, byte_level("<s>", end), {})
+    content = json.loads((source / "tokenizer.json").read_text())
+    if not listed:
+        content["model"]["vocab"] |= {token["content"]: token["id"] for token in content.pop("added_tokens")}
+        (source / "tokenizer.json").write_text(json.dumps(content | {"added_tokens": []}))
+    for name, part in files.items():
+        (source / name).write_text(json.dumps(part, ensure_ascii=False).replace("END", end).replace("<e>", end))
+    theirs = transformers.AutoTokenizer.from_pretrained(source).eos_token_id
+    if end.isascii() or listed:
+        loaded = load_pretrained(source)
+        assert (loaded.tokenizer.end_id, loaded.tokenizer.vocab_size, loaded.added) == (theirs, 260, ())
+        assert theirs == 259
+        assert 259 not in loaded.tokenizer.encode_ordinary(f"a{end}")
+    if end.isascii() and not listed:  # a named token keeps its id, too
+        for name in files:
+            (source / name).unlink()
+        named = load_pretrained(source, end_of_text=end)
+        assert (named.tokenizer.end_id, named.tokenizer.vocab_size, named.added) == (259, 260, ())
+
+
+def test_gpt2_files_and_other_models_name_it_in_the_same_places(tmp_path):
+    write_gpt2(byte_level(), tmp_path)
+    for files in (
+        {ADDED: {"<s>": 258, "<e>": 259}, MAP: {"eos_token": "<e>"}},
+        {CONFIG: {"added_tokens_decoder": DECODER, "eos_token": "<e>"}},
+    ):
+        for name, part in files.items():
+            (tmp_path / name).write_text(json.dumps(part))
+        tokenizer = load_pretrained(tmp_path).tokenizer
+        assert (tokenizer.special_tokens, tokenizer.end_id) == ({"<s>": 258, "<e>": 259}, 259)
+        for name in files:
+            (tmp_path / name).unlink()
+    (tmp_path / "unigram").mkdir()
+    path = other_tokenizers.write(tmp_path, "unigram").rename(tmp_path / "unigram" / "tokenizer.json")
+    content = json.loads(path.read_text())
+    end = content["model"]["vocab"][-1][0]  # not an added token
+    (path.parent / MAP).write_text(json.dumps({"eos_token": end}))
+    loaded = load_pretrained(path.parent)
+    assert (loaded.tokenizer.end_id, loaded.added) == (len(content["model"]["vocab"]) - 1, ())
 
 
 def test_an_added_token_that_ends_documents_is_special(tmp_path):

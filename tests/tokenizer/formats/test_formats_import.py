@@ -2,16 +2,18 @@
 
 import base64
 import json
+import re
 
 import numpy as np
 import pytest
 
+from superbpe import train_superbpe
 from tests import texts
 from tests.generated import ONE_PASS
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split, write_gpt2
-from tokenizer import Tokenizer, UserError, formats, patterns
+from tokenizer import Tokenizer, UserError, formats, patterns, train_bpe
 from tokenizer.definition import ALPHABET, printable, unprintable
-from tokenizer.formats import tiktoken
+from tokenizer.formats import gpt2, tiktoken
 
 
 def test_the_alphabet_has_an_inverse():
@@ -57,6 +59,56 @@ def test_gpt2_files_are_read(name, header, trained, tmp_path):
     (tmp_path / "merges.txt").rename(tmp_path / "vocab.bpe")
     for path in (tmp_path, tmp_path / "encoder.json", tmp_path / "vocab.bpe"):
         assert Tokenizer.from_file(path, pattern=cut).sha256 == expected
+
+
+PHASE1 = [name for name in patterns.NAMES if not name.endswith("-fence")]
+
+
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+@pytest.mark.parametrize("name", [*PHASE1, *ONE_PASS, "rules digits"])
+def test_the_default_of_gpt2_files_is_checked(name, trained, tmp_path):
+    """Merges that fit GPT-2's pattern are read; otherwise, the tokenizer's own pattern is among those that fit."""
+    documents = [*texts.sample(200_000), texts.code(), *texts.various()]
+    if name == "rules digits":
+        ours = train_superbpe(train_bpe(documents, 500), documents, vocab_size=700, rules="digits", transition=400)
+    else:
+        ours = trained.get(name) or train_bpe(documents, 900, pattern=name)
+    own = ours.fence or ours.pattern
+    write_gpt2(ours, tmp_path)
+    cut_by_own = {t for t in ours.vocab[256:-1] if gpt2._never_whole(t, own.regex or "none")}
+    assert cut_by_own <= ({b"'s"} if ours.fence else set())
+    alone = [t for t in ours.vocab[256:-1] if len(patterns.split(t.decode(errors="ignore"), "gpt2")) > 1]
+    try:
+        assert Tokenizer.from_file(tmp_path).pattern.name == "gpt2"
+        assert len(alone) < 3
+    except UserError as error:
+        what = r"names no pattern, and the default, gpt2, is .* cuts (\d+) of their .* strictest first: (.*)"
+        cut, fitting = re.search(what, str(error)).groups()
+        assert 0.9 * len(alone) <= int(cut) <= len(alone)
+        known = "llama3" if own.name == "spans" else own.name
+        assert known in fitting.split(", ")
+        assert name != "gpt2"
+        again = Tokenizer.from_file(tmp_path, pattern=known.removesuffix("-fence"))
+        assert again.encode_ordinary(documents[0]) == ours.encode_ordinary(documents[0])
+
+
+def test_other_defaults_of_gpt2_files_are_checked(tmp_path):
+    characters = [chr(i) for i in range(0x100, 0x144)] + [chr(i) for i in range(0x21, 0x100)]
+    latin = ["café", "naïve", "über", "fête à", "señor"]  # characters that look like the byte alphabet
+    merges = [(word[:i], word[i]) for word in latin for i in range(1, len(word)) if " " not in word]
+    names = dict.fromkeys([*characters, *map("".join, merges)])
+    (tmp_path / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
+    (tmp_path / "merges.txt").write_text("".join(f"{left} {right}\n" for left, right in merges))
+    with pytest.raises(UserError, match=r"cuts \d+ of .* first: none of them"):
+        Tokenizer.from_file(tmp_path)
+    low = [text.lower() for text in texts.sample(100_000)]
+    write_gpt2(train_bpe(low, 1400, pattern="gpt2"), tmp_path)
+    with pytest.warns(UserWarning, match="no token has an upper-case letter; lower-case text if its software did"):
+        Tokenizer.from_file(tmp_path)
+    for setting in ("add_prefix_space", "do_lower_case"):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({setting: True}))
+        with pytest.raises(UserError, match=f"vocab.json cannot be followed: .* has {setting}, which changes text"):
+            Tokenizer.from_file(tmp_path)
 
 
 @pytest.mark.parametrize("name", [*ONE_PASS, "two_pass"])
@@ -109,8 +161,11 @@ def test_files_keep_settings_that_do_not_change_ids(tmp_path):
         (sequence(split(patterns.resolve("llama3").regex)), "llama3"),
         (sequence(split(patterns.resolve("llama3").regex, "Removed", invert=True)), "llama3"),
         (sequence(split(r" ?\p{L}+", invert=True)), r" ?\p{L}+"),
-        (sequence({"type": "Digits", "individual_digits": True}), r"\p{N}"),
-        (sequence({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": False}]}), r"\p{N}+"),
+        (sequence({"type": "Digits", "individual_digits": True}), patterns.resolve("digits-fence").regex[:-1]),
+        (
+            sequence({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": False}]}),
+            "digits-fence",
+        ),
         (sequence(split("", pattern={"String": "a.b*\n"})), r"a\.b\*\n"),
     ],
 )

@@ -1,11 +1,45 @@
 """Imported tokenizers cut and extended; the command that converts."""
 
+import random
+import time
+
 import pytest
 
 from experiments.cli import main
 from tests.tokenizer.formats.other_formats import added, hf_file, write_gpt2
 from tokenizer import Tokenizer, UserError, formats
 from tokenizer.definition import printable
+from tokenizer.formats.hf import overlap
+
+
+def test_overlaps_of_added_tokens_are_those_of_the_definition_and_found_fast():
+    rng, n_overlapping = random.Random(0), 0
+    for _ in range(5000):
+        letters = rng.choice(["ab", "abc", "abcdefgh"])
+        names = {"".join(rng.choices(letters, k=rng.randint(1, 5))) for _ in range(rng.randint(0, 4))}
+        flags = {name: {"normalized": rng.random() < 0.5} for name in names}
+        pairs = [(a, b) for a in names for b in names if flags[a] != flags[b]]
+        expected = any(a in b or any(a.endswith(b[:n]) for n in range(1, min(len(a), len(b)))) for a, b in pairs)
+        assert overlap(flags) == expected, flags
+        n_overlapping += expected
+    assert 1000 < n_overlapping < 4000
+    many = {f"<{'thing' if i % 2 else '|mark|'}{i}>": {"normalized": i % 2} for i in range(40_000)}
+    started = time.process_time()
+    assert not overlap(many)  # a billion pairs took hours
+    assert time.process_time() - started < 20
+
+
+def test_saving_many_added_tokens_takes_no_longer_than_loading_them(tmp_path):
+    pytest.importorskip("transformers")
+    from tokenizer.hf import SuperBPETokenizerFast
+
+    tokens = [added(f"<thing{i}>", 260 + i, special=i % 2 == 0, normalized=i % 2 == 1) for i in range(2000)]
+    tokenizer = Tokenizer.from_file(hf_file(tmp_path, added_tokens=tokens))
+    started = time.process_time()
+    SuperBPETokenizerFast.from_tokenizer(tokenizer).save_pretrained(tmp_path / "saved")
+    assert time.process_time() - started < 20
+    assert Tokenizer.load(tmp_path / "saved").sha256 == tokenizer.sha256
+
 
 # Other sizes.
 

@@ -17,8 +17,9 @@
 use std::ops::Range;
 
 use crate::encode::definition::Definition;
-use crate::pretokenize::classes::{CLASSES, LETTER, LOWER, NOT_OTHER, NUMBER, SPACE, UPPER};
-use crate::pretokenize::{patterns::Kind, scanner::Scanner};
+use crate::pretokenize::classes::{ANY_NUMBER, CLASSES, LETTER, LOWER, NOT_OTHER, NUMBER, SPACE, UPPER};
+use crate::pretokenize::patterns::{Kind, DIGITS};
+use crate::pretokenize::scanner::Scanner;
 use crate::text::utf8::decode;
 
 /// Behaviour of a scanner between two characters, whatever their surroundings.
@@ -54,7 +55,8 @@ fn code_point(text: &[u8], at: usize) -> u32 {
 
 fn place(scanner: &Scanner, seam: &Seam) -> Place {
     match scanner {
-        Scanner::Named(kind) => named(*kind, seam),
+        // The numbers of Unicode 17 only add boundaries.
+        Scanner::Named(kind) | Scanner::Digits(kind, _) => named(*kind, seam),
         Scanner::Regex(regex) => numbers(regex.as_str(), seam),
         // Each scanner sees the pieces of the one before, or parts of them.
         Scanner::Sequence(scanners) => scanners.iter().map(|scanner| place(scanner, seam)).max().unwrap_or(Place::Open),
@@ -113,10 +115,12 @@ fn words(kind: Kind, seam: &Seam) -> Place {
 
 /// HF's `Digits`, and the usual regexes for numbers: all matches are within runs of numbers.
 fn numbers(regex: &str, seam: &Seam) -> Place {
-    if !matches!(regex, r"\p{N}" | r"\p{N}+" | r"\p{N}{1,3}") {
-        return Place::Open;
-    }
-    match (seam.left & NUMBER != 0, seam.right & NUMBER != 0) {
+    let number = match regex {
+        r"\p{N}" | r"\p{N}+" | r"\p{N}{1,3}" => NUMBER,
+        _ if regex.strip_suffix('+').unwrap_or(regex) == DIGITS => ANY_NUMBER,
+        _ => return Place::Open,
+    };
+    match (seam.left & number != 0, seam.right & number != 0) {
         (false, false) => Place::Apart,
         (true, true) => Place::Open,
         _ => Place::End,
@@ -209,7 +213,7 @@ mod tests {
     const CHARACTERS: &[char] = &[
         'a', 'b', 's', 'S', 't', 'e', 'E', 'l', 'Z', 'é', 'ſ', 'ǅ', 'ʰ', 'д', '中', '日', 'ก', '็', '\u{301}', '0', '1',
         '2', '9', '½', '٣', ' ', ' ', ' ', '\n', '\r', '\t', '\u{a0}', '\u{2028}', '\'', '’', '.', ',', '_', '%', '/',
-        '#', '-', '🙂', '👍', '🇩', '+', '\u{fe0f}', '\u{20e3}', '\u{200d}', '。', '」', '"', ')', '।',
+        '#', '-', '🙂', '👍', '🇩', '+', '\u{fe0f}', '\u{20e3}', '\u{200d}', '。', '」', '"', ')', '।', '𑷣', '𖿴',
     ];
 
     fn ends(scanner: &Scanner, text: &[u8]) -> Vec<usize> {
@@ -223,10 +227,12 @@ mod tests {
     #[test]
     fn scanners_cut_the_parts_as_the_whole() {
         let mut random = Random(29);
-        let others = [r"\p{N}", r"\p{N}+", r"\p{N}{1,3}"];
+        let runs = format!("{DIGITS}+");
+        let others = [r"\p{N}", r"\p{N}+", r"\p{N}{1,3}", DIGITS, &runs];
         let gpt2 = NAMED[0].1;
-        let sequences =
-            [format!("\\p{{N}}\n{gpt2}"), format!("\\p{{N}}{{1,3}}\n{gpt2}"), "\\p{N}+\n".to_string() + NAMED[7].1];
+        let mut sequences =
+            vec![format!("\\p{{N}}\n{gpt2}"), format!("\\p{{N}}{{1,3}}\n{gpt2}"), "\\p{N}+\n".to_string() + NAMED[7].1];
+        sequences.extend(NAMED[8..10].iter().map(|named| named.1.replacen(r"\p{N}", DIGITS, 1)));
         let patterns = NAMED.iter().map(|named| named.1).chain(others).chain(sequences.iter().map(String::as_str));
         for pattern in patterns {
             let scanner = Scanner::new(pattern).unwrap();

@@ -329,7 +329,6 @@ impl Trainer {
         self.found.rejected += report.rejected;
         self.found.too_long += report.too_long;
         self.found.already_tokens += report.already_tokens;
-        self.found.selecting += report.selecting;
         Ok((&self.found, stop))
     }
 
