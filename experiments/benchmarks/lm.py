@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from experiments.benchmarks import harness
 from experiments.cli.arguments import whole
@@ -121,14 +121,14 @@ class Llama:
             rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
             attn_implementation="sdpa",
         )
-        self.model: nn.Module = kind(config).to(run.device)
+        self.model: Any = kind(config).to(run.device)
         matrices = [p for name, p in self.model.named_parameters() if p.ndim == 2 and ".layers." in name]
         others = [p for name, p in self.model.named_parameters() if p.ndim == 1 or ".layers." not in name]
         self.optimizers = [Muon(matrices, lr=1e-3), torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.95), fused=True)]
         self._bf16 = run.identity["precision"] == "bf16"
-        self._loss: Callable[..., Any] = self.model
-        if run.identity.get("compile"):
-            self._loss = torch.compile(self.model, dynamic=True)
+        if run.identity.get("compile"):  # as ours: each block, for any number of positions
+            for block in self.model.model.layers:
+                block.compile(dynamic=True)
 
     def step(self, parts: Sequence[tuple[Tensor, Tensor]], n_tokens: int) -> float:
         """Train on micro-batches of inputs and targets, int64[rows, positions]; return the mean loss."""
@@ -136,7 +136,7 @@ class Llama:
         for inputs, targets in parts:
             with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self._bf16):
                 # Without num_items_in_batch, it would be the mean of the micro-batch.
-                loss: Tensor = self._loss(
+                loss: Tensor = self.model(
                     input_ids=inputs, labels=targets, shift_labels=targets, use_cache=False, num_items_in_batch=n_tokens
                 ).loss
             torch.autograd.backward(loss)
@@ -148,13 +148,13 @@ class Llama:
         return float(sum(losses))
 
 
-def time_steps(run: Trainer, clock: Clock) -> None:
-    """Take all steps of both models in turn (of ours without `transformers`).
+def time_steps(run: Trainer, clock: Clock, alone: bool) -> None:
+    """Take all steps of both models in turn, or of ours alone.
 
     Raises:
         AssertionError: If the losses of the first step differ.
     """
-    llama = Llama(run) if HAS_LLAMA else None
+    llama = None if alone or not HAS_LLAMA else Llama(run)
     if llama is not None:
         llama.model.load_state_dict(run.model.state_dict(), strict=True)
     for number in range(run.config.steps):
@@ -232,6 +232,7 @@ def main(argv: list[str]) -> int:
     add("--tokens", type=whole(), default=2048, help="tokens of a step (default 2048; for a GPU: 131072)")
     add("--rows", type=whole(), help="rows of a micro-batch (default: all of a step)")
     add("--rounds", type=whole(), default=7, help="steps of each model, in turn (default 7)")
+    add("--alone", action="store_true", help="our model alone, as without transformers")
     add("--precision", choices=PRECISIONS, default="auto")
     add("--device", default="auto")
     add("--threads", type=whole(), help="threads on a CPU (default: Torch's)")
@@ -242,7 +243,7 @@ def main(argv: list[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             run = prepare(arguments, depth, Path(folder))
             clock = Clock(run.device)
-            time_steps(run, clock)
+            time_steps(run, clock, arguments.alone)
             time_evaluation(run, clock)
         shape = (
             f"{si(run.model.n_parameters()['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} "
