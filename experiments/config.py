@@ -318,16 +318,17 @@ def schema(cls: type) -> DictConfig:
 
 
 def recorded(config: Config) -> dict[str, Any]:
-    """Return the configuration as it may be stored: URLs without credentials."""
+    """Return the configuration as it may be stored."""
+    return storable(dataclasses.asdict(config))  # type: ignore[no-any-return]
 
-    def without_credentials(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: without_credentials(item) for name, item in value.items()}
-        if isinstance(value, list):
-            return list(map(without_credentials, value))
-        return shown(value) if isinstance(value, str) else value
 
-    return without_credentials(dataclasses.asdict(config))  # type: ignore[no-any-return]
+def storable(value: Any) -> Any:
+    """Return a JSON-able value with every string as in `tokenizer.files.shown`: URLs without secrets."""
+    if isinstance(value, dict):
+        return {storable(name): storable(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return list(map(storable, value))
+    return shown(value) if isinstance(value, str) else value
 
 
 def part(cls: type[T], config: Any) -> T:

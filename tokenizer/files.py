@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 SCHEMES = ("s3", "gs", "hf", "https", "http")
 """Schemes of the URLs that can be read, see `tokenizer.corpus.remote`."""
-_URL = re.compile(rf"\b(?:{'|'.join(SCHEMES)})://(?:[^\s/@]*@)?[^\s,'\"\]]+")
+_SCHEME = rf"(?:[a-z][a-z0-9+.-]+://|(?:{'|'.join(SCHEMES)}):/)/*"  # `Path` leaves a single slash
+_BEFORE_URL = re.compile(rf"(?<=[\s,'\"(\[{{])(?={_SCHEME})", re.IGNORECASE)
+_URL = re.compile(rf"(.*?)({_SCHEME})([^/?#]*)(.*?)([\s,'\"()\[\]{{}}.;:]*)", re.IGNORECASE | re.DOTALL)
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|(?:[\w.~-]|\$\{[^{},]*\})*)(?::\d*)?")
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Verify: TypeAlias = Literal["always", "once", "never"]
@@ -371,22 +374,36 @@ def is_remote(path: str) -> bool:
     return bool(found) and scheme.lower() in SCHEMES
 
 
-def shown(path: str) -> str:
-    """A path as it may be stored and printed: URLs without user name, password and query.
+def shown(word: str) -> str:
+    """A path, URL or word of a command line as it may be stored and printed.
+
+    Of each URL in it, only scheme, host and path are kept: no user name, password, query or fragment.
 
     >>> shown("https://me:secret@host/a.jsonl?X-Amz-Signature=abc"), shown("data/*.jsonl")
     ('https://host/a.jsonl', 'data/*.jsonl')
+    >>> shown("corpus.paths=['HTTP://me:secret@host/a#b', s3://bucket/part-?.jsonl]")
+    "corpus.paths=['HTTP://host/a', s3://bucket/part-?.jsonl]"
     """
-    if not is_remote(path):
-        return path
-    scheme, _, rest = path.partition("://")
-    if scheme.lower() in ("s3", "gs", "hf"):  # their names may contain any character
-        place, slash, key = rest.partition("/")
-        return f"{scheme}://{place.rpartition('@')[2]}{slash}{key}"
-    host, slash, rest = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{rest}"
+    return "".join(map(_shown, _BEFORE_URL.split(word)))
+
+
+def _shown(part: str) -> str:
+    """A word whose first URL may be followed by another one only in its path or query."""
+    found = _URL.fullmatch(part)
+    if found is None:
+        return part
+    before, scheme, place, rest, closing = found.groups()
+    place = place.rpartition("@")[2]
+    host = cast("re.Match[str]", _HOST.match(place))[0]
+    after = place[len(host) :] + rest
+    malformed = after[:1] not in ("", *"/?#,'\")]}")
+    if malformed or ("@" in after and (":" in host or host != place)):  # perhaps in a password that contains a slash
+        return f"{before}{scheme}…{closing}"
+    # Names in buckets and data sets may contain any character, and `?` is a wildcard there.
+    query = "[?#](?=[^/]*=)" if scheme.lower().startswith(("s3:", "gs:", "hf:")) else "[?#]"
+    return f"{before}{scheme}{host}{shown(re.split(query, after, maxsplit=1)[0])}{closing}"
 
 
 def without_credentials(message: object) -> str:
-    """A text without what its URLs may contain of credentials."""
-    return _URL.sub(lambda found: shown(found[0]), str(message))
+    """A text whose URLs, each without white space, are as in `shown`."""
+    return re.sub(r"\S*:/\S*", lambda found: shown(found[0]), str(message))

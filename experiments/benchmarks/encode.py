@@ -118,7 +118,7 @@ def by_kind(options: argparse.Namespace, work: Path) -> bool:
         caption = "MB per CPU second, fastest round: ours / the fastest other encoder with HF's ids, ratio"
         harness.print_table(f"Encoding, {name}, {options.cores} core(s)", rows, caption)
         for job, reason in reasons.items():
-            console.print(f"{job}: {reason.splitlines()[0]}", markup=False)
+            console.print(f"{job}: {reason.splitlines()[0]}")
         equal &= not any(job.startswith(OURS) for job in reasons)
     return equal
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import math
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from experiments.cli.console import complain
+from experiments.shell import operand
 from tokenizer.errors import UserError, check_choice, did_you_mean
 from tokenizer.progress import MOST_THREADS
 
@@ -183,7 +185,7 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
 def text_options(arguments: argparse.Namespace, paths: Sequence[str]) -> list[str]:
     """The option `--text` of another command, and the options that say how `open_text` read these paths."""
     given = [(name, getattr(arguments, name)) for name in _READING if getattr(arguments, name) != _READING[name]]
-    return ["--text", *paths, *(word for name, value in given for word in (f"--{name.replace('_', '-')}", value))]
+    return ["--text", *map(operand, paths), *(f"--{name.replace('_', '-')}={value}" for name, value in given)]
 
 
 def open_any(source: str, **options: Any) -> Pretrained:
@@ -247,9 +249,10 @@ def out_folder(folder: Path, option: str = "--out", *, new: bool = False) -> Ite
 
 
 def named(entry: str) -> tuple[str | None, str]:
-    """Split NAME=PATH; None for an entry without a name."""
+    """Split NAME=PATH; None for an entry without a name. A URL, or the path or glob of a file, may contain `=`."""
     name, equals, path = entry.partition("=")
-    return (name, path) if equals and not Path(entry).exists() else (None, entry)
+    is_path = not equals or "://" in name or Path(entry).exists() or any(glob.iglob(entry))
+    return (None, entry) if is_path else (name, path)
 
 
 def tokenizers_of(entries: Sequence[str]) -> dict[str, str]:
@@ -280,6 +283,17 @@ def _label(source: str) -> str:
     if path.is_dir():
         return path.absolute().name
     return path.absolute().parent.name if path.name in TOKENIZER_FILES else path.stem
+
+
+def pattern_of(arguments: argparse.Namespace, names: Collection[str], name: str) -> str | None:
+    """The pattern of `--pattern [NAME=]PATTERN` for the tokenizer `name`; None if it has its own."""
+    patterns = [of_tokenizer("--pattern", entry, names) for entry in arguments.pattern]
+    return next((pattern for of, pattern in patterns if of in (None, name)), None)
+
+
+def with_pattern(source: str, pattern: str | None) -> list[str]:
+    """Words that give a pattern to one of several tokenizers."""
+    return [operand(source)] if pattern is None else [f"tokenizer={source}", f"--pattern=tokenizer={pattern}"]
 
 
 def of_tokenizer(option: str, entry: str, names: Collection[str]) -> tuple[str | None, str]:

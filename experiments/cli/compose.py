@@ -22,11 +22,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.arms import check_arms, check_name, preset_settings
 from experiments.cli.arguments import with_sizes
-from experiments.config import BUDGETS, ArmConfig, Config, schema
+from experiments.config import BUDGETS, ArmConfig, Config, schema, storable
 from experiments.logging.tracking import LOGGERS, check_installed
 from superbpe.rules import PRESETS
 from tokenizer.errors import UserError, check_choice, check_whole, did_you_mean
-from tokenizer.files import Verify, without_credentials
+from tokenizer.files import Verify, shown
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
@@ -73,11 +73,12 @@ def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     """
     keys = {text.partition("=")[0].lstrip("+") for text in overrides}
     try:
-        values = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
+        values = cast("dict[str, Any]", OmegaConf.to_container(cfg))
         values.pop("hydra", None)
         for everywhere, of_superwords in (("pattern", "phase1_pattern"), ("bpe.unit", "phase1_unit")):
             if everywhere in keys and f"superbpe.{of_superwords}" not in keys:
                 values["superbpe"][of_superwords] = None
+        # Resolved once: a value that was resolved is not an interpolation.
         config = cast("Config", OmegaConf.to_object(OmegaConf.merge(schema(Config), values)))
     except OmegaConfBaseException as error:
         raise _explained(error) from None
@@ -166,11 +167,7 @@ def check(overrides: Sequence[str], config_dir: str | None = None, *, sweep: boo
         UserError: If a key, a group or a value is wrong.
     """
     for text in overrides:
-        if without_credentials(text) != text:
-            raise UserError(
-                f"{without_credentials(text)} has a password or a query in a URL, which would be stored with the run; "
-                "put the URL in an environment variable: corpus.paths=['${oc.env:NAME}']"
-            )
+        _check_storable(text, shown(text))
     with initialize_config_module("configs", version_base="1.3"):
         parsed = _parse(normalized(overrides))
         for override in parsed:
@@ -182,12 +179,23 @@ def check(overrides: Sequence[str], config_dir: str | None = None, *, sweep: boo
         for i, texts in enumerate(values):
             cells.extend([*firsts[:i], other, *firsts[i + 1 :]] for other in texts[1:])
         for cell in cells:
-            to_config(_compose(cell, config_dir), cell)
+            composed = _compose(cell, config_dir)
+            _check_storable(OmegaConf.to_container(composed), f"a file in {config_dir}")
+            to_config(composed, cell)
     return {
         override.key_or_group: [text.partition("=")[2] for text in texts]
         for override, texts in zip(parsed, values, strict=True)
         if override.is_sweep_override()
     }
+
+
+def _check_storable(settings: Any, where: str) -> None:
+    """Raise a UserError for a secret in settings: Hydra stores them with the run, as they are written."""
+    if storable(settings) != settings:
+        raise UserError(
+            f"{where} has a password or a query in a URL, which would be stored with the run; "
+            "put the URL in an environment variable: corpus.paths=['${oc.env:NAME}']"
+        )
 
 
 def first_cell(overrides: Sequence[str], config_dir: str | None = None) -> DictConfig:

@@ -6,31 +6,37 @@ import errno
 import logging
 import os
 import re
-import shlex
 import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
+from rich.segment import Segment
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 from experiments.cli.process import stoppable
+from experiments.report.characters import harmless, visible
+from experiments.shell import command_text
 from lm.train.interrupt import Terminated
 from tokenizer.errors import UserError, missing_extra
-from tokenizer.files import without_credentials
+from tokenizer.files import shown, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from rich.console import ConsoleOptions, RenderableType
 
 # Seconds between progress lines when the output is not a terminal.
 _QUIET_INTERVAL = 15.0
@@ -39,8 +45,47 @@ _WINDOW, _SPACING = 30.0, 0.5
 
 # Wide enough for every table where no terminal limits the width. Python has no stdout if it was closed (`>&-`).
 _WIDTH = None if (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ else 160
-console = Console(highlight=False, width=_WIDTH)
-stderr = Console(stderr=True, highlight=False)
+
+
+class _HarmlessConsole(Console):
+    """Prints text that may come from anyone: its control characters are shown, and its markup is not interpreted."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=harmless(segment.text))
+
+
+console = _HarmlessConsole(width=_WIDTH)
+stderr = _HarmlessConsole(stderr=True)
+
+
+class Lines(str):
+    r"""A cell of several lines. In any other printed text, a line feed is shown as a character.
+
+    >>> Lines("a\nb", "", "c") == "a↵b\nc"
+    True
+    """
+
+    def __new__(cls, *lines: str) -> Lines:
+        """Join the lines that are not empty."""
+        return super().__new__(cls, "\n".join(map(visible, filter(None, lines))))
+
+
+def line(text: object, style: str = "") -> Text:
+    """Return one line to print: without the secrets of URLs, and with control characters shown."""
+    return Text(text if isinstance(text, Lines) else visible(without_credentials(text)), style=style)
+
+
+class LogRecord(logging.LogRecord):
+    """The record of a log, whose message is without the secrets of URLs, and has its control characters shown."""
+
+    def getMessage(self) -> str:
+        """The message."""
+        return harmless(without_credentials(super().getMessage()))
+
 
 _names: Mapping[str, str] = {}
 
@@ -63,7 +108,13 @@ def complain(error: BaseException) -> None:
         command = f"superbpe {sys.argv[1]}: " if Path(sys.argv[0]).name == "superbpe" else ""
         error = UserError(f"{command}{missing_extra(error)}")
     message = spelled(" ".join(str(error).split()))
-    stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
+    stderr.print(Text.assemble(("error: ", "bold red"), line(message)), soft_wrap=True)
+
+
+def complain_of_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of an error that is not the user's; for `sys.excepthook`."""
+    text = without_credentials("".join(traceback.format_exception(kind, error, trace)))
+    stderr.print(Text(text.rstrip("\n")), soft_wrap=True)
 
 
 def si(value: float, digits: int = 3) -> str:
@@ -155,7 +206,7 @@ def system_error(error: BaseException, where: str = "") -> UserError | None:
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning as one line, without the source line that Python would print."""
-    stderr.print(Text(spelled(f"warning: {message}"), style="yellow"), soft_wrap=True)
+    stderr.print(line(spelled(f"warning: {message}"), "yellow"), soft_wrap=True)
 
 
 def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is written") -> int:
@@ -168,6 +219,7 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
         job: Body of the command.
         after_stop: State that the command leaves after Ctrl-C or SIGTERM, to print.
     """
+    logging.setLogRecordFactory(LogRecord)
     try:
         with stoppable(), warnings.catch_warnings():
             warnings.showwarning = _warn
@@ -196,13 +248,14 @@ def finish(*written: Path | str, then: Sequence[Path | str] = ()) -> None:
 
     Args:
         written: Files and folders.
-        then: Words of the next command, without `superbpe`.
+        then: Words of the next command, without `superbpe`, as for `command_text`.
     """
     if written:
-        console.print(Text(f"wrote: {', '.join(map(str, written))}"), soft_wrap=True)
-    if then:  # a placeholder such as <TEXT>, which the user replaces, stays as it is
-        words = (str(word) if str(word).startswith("<") else shlex.quote(without_credentials(word)) for word in then)
-        console.print(Text(f"next:  superbpe {' '.join(words)}"), soft_wrap=True)
+        console.print(line(f"wrote: {', '.join(map(str, written))}"), soft_wrap=True)
+    if then:
+        console.print(line(f"next:  {command_text(['superbpe', *then])}"), soft_wrap=True)
+        if any(shown(str(word)) != str(word) for word in then):
+            console.print("URLs are printed without passwords and queries: add them again, or use a variable")
 
 
 def print_table(
@@ -221,11 +274,12 @@ def print_table(
         text: Columns of text, which are left-aligned; the others are right-aligned.
         to: Where to print.
     """
+    header, *rows = ([line(cell).plain for cell in row] for row in (header, *rows))
     columns = list(zip(header, *rows, strict=True))
     least = [max((cell_len(word) for cell in cells for word in cell.split()), default=0) for cells in columns]
     wanted = [max(map(cell_len, "\n".join(cells).split("\n"))) - n for cells, n in zip(columns, least, strict=True)]
     spare = to.width - sum(least) - 2 * len(header)
-    to.print(Text(title, style="bold"), soft_wrap=True)  # it may be a command, to be copied
+    to.print(line(title, "bold"), soft_wrap=True)  # it may be a command, to be copied
     if spare < 0:
         lines = []
         for row in rows:
@@ -306,7 +360,7 @@ class Reporter:
             self._reset("", 0, None)
         try:
             if self._may_draw:
-                with self._console.status(Text(name)) as self._spinner:
+                with self._console.status(line(name)) as self._spinner:
                     yield
             else:
                 yield
@@ -321,7 +375,7 @@ class Reporter:
             self._done, self._total = done, total
             self._pace.add(done)
             if self._spinner is not None:
-                self._spinner.update(Text(f"{self._stage}: {what} {self._status('/')}"))
+                self._spinner.update(line(f"{self._stage}: {what} {self._status('/')}"))
             elif self._stage and not self._may_draw and time.monotonic() - self._spoke > _QUIET_INTERVAL:
                 self.say(f"  {self._stage}: {what} {self._status(' of ')}")
 
@@ -347,7 +401,7 @@ class Reporter:
     def say(self, text: str, style: str = "") -> None:
         """Print one line, never wrapped."""
         if text or not self._prefix:
-            self._print(Text(f"{self._prefix}{text}", style=style))
+            self._print(line(f"{self._prefix}{text}", style))
 
     def detail(self, text: str) -> None:
         """Write a line that only a developer needs to the log."""
@@ -356,10 +410,8 @@ class Reporter:
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
         """Print that a step is done or reused."""
         mark, took = (("✓", "green"), duration(seconds)) if fresh else (("·", "dim"), "reused")
-        text = Text.assemble(
-            self._prefix, mark, f" {took:>11}  ", (f"{stage:<20}", "bold"), f"  {what}  ", (artifact, "dim")
-        )
-        self._print(text)
+        parts = (f" {took:>11}  ", line(f"{stage:<20}", "bold"), line(f"  {what}  "), line(artifact, "dim"))
+        self._print(Text.assemble(self._prefix, mark, *parts))
 
     def _print(self, text: Text) -> None:
         """Print and log a line."""
@@ -370,7 +422,7 @@ class Reporter:
 
     def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
         """Print a table with the first column left-aligned. Print nothing if lines have a prefix."""
-        for line in [title, *(" | ".join(row) for row in (header, *rows))]:
-            self.detail(line)
+        for text in [title, *(" | ".join(row) for row in (header, *rows))]:
+            self.detail(text)
         if not self._prefix:
             print_table(title, header, rows, to=self._console)

@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 
-from experiments.cli.console import complain, console, exit_code, spell
+from experiments.cli.console import complain, complain_of_bug, console, exit_code, spell
 from experiments.cli.process import restore
 from tokenizer.errors import UserError, did_you_mean
 
@@ -47,6 +47,7 @@ def main() -> None:
 
     Under `torchrun`, rank 0 runs the stages of `pipeline`; the other ranks take part in training and evaluation.
     """
+    sys.excepthook = complain_of_bug
     words = sys.argv[1:]
     if words[:1] != ["pipeline"] or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         sys.exit(run(words))
@@ -68,7 +69,7 @@ def run(argv: list[str]) -> int:
         for title, group in COMMANDS.items():
             lines += [f"{title}:", *(f"  {name:<{width}}{purpose}" for name, purpose in group.items()), ""]
         lines.append("superbpe COMMAND --help shows its options; superbpe --version shows the version.")
-        console.print("\n".join(lines), soft_wrap=True, markup=False, highlight=False)
+        console.print("\n".join(lines), soft_wrap=True)
         return 0
     if argv[0] == "--version":
         from importlib.metadata import version

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
-from experiments.cli.console import console, duration, finish, print_table, signed, stderr
+from experiments.cli.console import console, duration, finish, line, print_table, signed, stderr
 from experiments.store import records
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json
@@ -64,13 +62,13 @@ def summarize(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Reco
     failed = [cell for cell in cells if cell.status == "failed"]
     for cell in failed:
         why = f"cell {cell.number} ({' '.join(cell.swept)}): {cell.error} (exit code {cell.exit_code})"
-        stderr.print(Text(why), style="red", soft_wrap=True)
+        stderr.print(line(why, "red"), soft_wrap=True)
     unfinished = n_cells - sum(cell.status in ("done", "failed") for cell in cells)
     facts = [f"{len(failed)} of {n_cells} cells failed"] if failed else []
     facts += [f"{unfinished} of {n_cells} cells did not finish"] if unfinished else []
     if facts:
         facts[-1] += "; the same command repeats only what is missing"
-        stderr.print(Text("; ".join(facts)), style="red", soft_wrap=True)
+        stderr.print(line("; ".join(facts), "red"), soft_wrap=True)
     return cells
 
 
@@ -99,6 +97,6 @@ def _print_cells(cells: Sequence[Record]) -> None:
     names = [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
     print_table("Sweep", ["", *names, "", *numbers], rows, text=range(len(keys) + 2))
     for reason in dict.fromkeys(arm.withheld for arm in arms if arm.withheld):
-        console.print(Text(f"no verdict about the tokenizers: {reason}"), soft_wrap=True)
+        console.print(line(f"no verdict about the tokenizers: {reason}"), soft_wrap=True)
     for cell in (cell for cell in cells if cell.report):
-        console.print(Text(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)
+        console.print(line(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import re
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from experiments.fertility.grid import Cell, Trainer, grid
 from experiments.fertility.tallies import read, tally, text_of
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
+from experiments.shell import hydra_names, operand, setting
 from lm.evaluate.bits_per_byte import SOURCE
 from lm.evaluate.comparison import FEWEST_EFFECTIVE
 from superbpe import PRESETS
@@ -45,7 +45,7 @@ from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.corpus.seen import about, saw
 from tokenizer.durable import replacing, write_json, write_whole
 from tokenizer.errors import listed
-from tokenizer.files import checksum, digest, read_sealed, write_sealed
+from tokenizer.files import checksum, digest, read_sealed, shown, write_sealed
 from tokenizer.patterns import resolve
 from tokenizer.progress import Throttle, thread_count
 
@@ -205,7 +205,7 @@ def run(arguments: argparse.Namespace) -> None:
         reporter.say(note, style="yellow")
     if report["bakeoff"]["seconds"]:
         reporter.say(f"comparing their models takes about {duration(report['bakeoff']['seconds'])} on two cores")
-    then = report["bakeoff"]["command"] or ["inspect", places[reference]]
+    then = report["bakeoff"]["command"] or ["inspect", operand(places[reference])]
     finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=then)
 
 
@@ -260,20 +260,21 @@ def _bakeoff(
     if len(places) < 2:
         return {"command": [], "seconds": None}
     config, usual = corpus.config, asdict(CorpusConfig())
-    text = {key: value for key, value in asdict(config).items() if value != usual[key] and key != "sources"}
-    text |= {f"sources.{name}": path for name, path in config.sources.items()}
+    text = {key: value for key, value in asdict(config).items() if value != usual[key]}
+    if config.sources:
+        text["sources"] = {name: config.sources[old] for old, name in hydra_names(config.sources, ":. ").items()}
     text["heldout_sample"] = min(
         TEST_SHARE, float(f"{TEST_BYTES / max(config.heldout_fraction * sum(corpus.sizes()), 1):.2g}")
     )
-    arms = {re.sub(r"[^A-Za-z0-9_-]+", "_", name): place for name, place in places.items()}  # the reference first
+    arms = {name: places[old] for old, name in hydra_names(places).items()}  # the reference first
     words = ["pipeline", "experiment=bakeoff", "corpus=files", f"arms=[{','.join(arms)}]"]
-    words += [f"corpus.{key}={json.dumps(value)}" for key, value in text.items()]
+    words += [setting(f"corpus.{key}", value) for key, value in text.items()]
     for arm, place in arms.items():
-        words.append(f"arms.{arm}.{'file' if Path(place).exists() else 'pretrained'}={json.dumps(place)}")
+        words.append(setting(f"arms.{arm}.{'file' if Path(place).exists() else 'pretrained'}", place))
     words += [f"deployment{'.' if '=' in word else '='}{word}" for word in arguments.deployment]
     if sum(group.by == SOURCE for group in documents.groups) < FEWEST_EFFECTIVE[SOURCE]:  # so few decide nothing
         words.append("eval.cluster=document")
     if (longest := max(int(one.tokenizer.token_byte_lengths().max()) for one in made)) > CONTEXT_BYTES:
         words.append(f"eval.context_bytes={longest}")
     seconds = sum(600 * (0.8e6 + 128 * one.tokenizer.vocab_size) / (0.8e6 + 128 * 8192) for one in made)
-    return {"command": words, "seconds": seconds}
+    return {"command": list(map(shown, words)), "seconds": seconds}

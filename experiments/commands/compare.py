@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, number, out_folder, whole
 from experiments.cli.console import Reporter, finish
+from experiments.shell import command_text
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
@@ -80,7 +81,9 @@ def run(arguments: argparse.Namespace) -> None:
             return
         from experiments.report import over_compute
 
-        then = [] if table and settings else ["compare", str(runs[0]), "deployment=dense-70b" if table else "--perturb"]
+        then: list[str | Path] = (
+            [] if table and settings else ["compare", runs[0], "deployment=dense-70b" if table else "--perturb"]
+        )
         tolerance = arguments.tolerance
         if table:
             over_compute.compare_points(runs[0], settings, out, tolerance=tolerance)
@@ -121,7 +124,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
         return
     scores = comparing.downstream_rows(result, arguments.downstream) if arguments.downstream else []
     # Their folders, and their commands with the values of a cell of a sweep.
-    facts = [[run.folder, " ".join([run.command, *run.swept, f"({run.started})"])] for run in done]
+    facts = [[run.folder, f"{run.command} {command_text(run.swept)} ({run.started})"] for run in done]
     numbers = gather(
         result,
         deployment=deployment,
@@ -134,7 +137,8 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     write_whole(out / PAGE, render(numbers))
     reporter.table("Held-out text", *result_table(result))
     reporter.say(verdict(result), style="bold")
-    reporter.say(detail(result))
+    for text in detail(result):
+        reporter.say(text)
     then = Step(**numbers["next"]).follow(reporter) if numbers["next"] else []
     written = [out / name for name in (PAGE, NUMBERS, DIFFERENCES)]
     several = [run.folder for run in done if run.results is not None and len(run.results.arms) > 1]
@@ -142,6 +146,6 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
 
 
 def _finish(reporter: Reporter, notes: Sequence[str], *written: Path, then: Sequence[Path | str]) -> None:
-    if notes:
-        reporter.say("\n  ".join(["left out:", *notes]), style="yellow")
+    for text in ["left out:", *(f"  {note}" for note in notes)] if notes else []:
+        reporter.say(text, style="yellow")
     finish(*written, then=then)

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.tasks == "list":
         tasks = _library().all_tasks  # groups too
         before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the command without an error
-        print(*tasks, sep="\n", flush=True)
+        console.print("\n".join(tasks), soft_wrap=True)
         signal.signal(signal.SIGPIPE, before)
         return
     needed = {"a MODEL to evaluate": arguments.models, "--tasks NAMES": arguments.tasks, "--out FOLDER": arguments.out}

@@ -8,7 +8,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, add_text, add_threads, add_tokenizer, open_any, open_text, out_folder
+from experiments.cli.arguments import (
+    Parser,
+    add_text,
+    add_threads,
+    add_tokenizer,
+    open_any,
+    open_text,
+    out_folder,
+    text_options,
+    with_pattern,
+)
 from experiments.cli.console import Reporter, finish, si
 from lm.data.sharding import reading_threads, write_shards
 from tokenizer.durable import naming
@@ -53,4 +63,5 @@ def run(arguments: argparse.Namespace) -> None:
         f"documents, files of {manifest['dtype']}: {len(manifest['shards'])}; "
         f"each document follows {manifest['end_of_text']} (id {manifest['eos_id']})"
     )
-    finish(arguments.to, then=["fertility", first, "--text", *arguments.text])
+    then = ["fertility", *with_pattern(first, arguments.pattern), *text_options(arguments, arguments.text)]
+    finish(arguments.to, then=then)

@@ -12,10 +12,8 @@ import argparse
 import itertools
 from pathlib import Path
 
-from rich.text import Text
-
 from experiments.cli.arguments import Parser, add_text_settings, add_tokenizer, open_exact, open_text, out_folder, whole
-from experiments.cli.console import Reporter, console, finish
+from experiments.cli.console import Reporter, console, finish, line
 from tokenizer import formats
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import newest_readers
@@ -64,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
         if is_model:
             _export_model(arguments, output)
         else:
-            _export_tokenizer(arguments)
+            _export_tokenizer(arguments, output)
 
 
 def _is_model(path: Path) -> bool:
@@ -73,7 +71,7 @@ def _is_model(path: Path) -> bool:
     return weights or path.name.startswith("lm-")
 
 
-def _export_tokenizer(arguments: argparse.Namespace) -> None:
+def _export_tokenizer(arguments: argparse.Namespace, output: Path) -> None:
     tokenizer = open_exact(
         arguments.tokenizer,
         pattern=arguments.pattern,
@@ -83,10 +81,10 @@ def _export_tokenizer(arguments: argparse.Namespace) -> None:
     if arguments.cut is not None:
         tokenizer = tokenizer.cut(arguments.cut)
     written = formats.write(tokenizer, arguments.output, arguments.to)
-    console.print(Text(repr(tokenizer)), soft_wrap=True)
+    console.print(line(repr(tokenizer)), soft_wrap=True)
     if arguments.to == "hf" and (note := newest_readers(tokenizer)) is not None:
-        console.print(Text(f"note: {note}".replace("`", "")), soft_wrap=True)
-    finish(*written, then=["fertility", arguments.output, "<TEXT>"])
+        console.print(line(f"note: {note}".replace("`", "")), soft_wrap=True)
+    finish(*written, then=["fertility", output, "<TEXT>"])
 
 
 def _export_model(arguments: argparse.Namespace, output: Path) -> None:

@@ -23,6 +23,7 @@ from experiments.cli.arguments import (
     size,
     transition,
     whole,
+    with_pattern,
 )
 from experiments.cli.console import Reporter, console, finish, si
 from superbpe import PRESETS, train_superbpe
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> None:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
     reporter.say(repr(extended))
-    finish(folder, then=["inspect", folder, "--against", arguments.tokenizer])
+    finish(folder, then=["inspect", folder, "--against", *with_pattern(arguments.tokenizer, arguments.pattern)])
 
 
 def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:

@@ -70,7 +70,12 @@ def _load(folder: Path) -> Any:
     transformers.utils.logging.disable_progress_bar()
     try:
         model, info = transformers.AutoModelForCausalLM.from_pretrained(
-            str(folder), dtype="auto", local_files_only=True, use_safetensors=True, output_loading_info=True
+            str(folder),
+            dtype="auto",
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {error}") from error

@@ -23,8 +23,10 @@ from experiments.cli.arguments import (
     open_any,
     open_text,
     out_folder,
+    pattern_of,
     text_options,
     tokenizers_of,
+    with_pattern,
 )
 from experiments.cli.console import Reporter, finish
 from experiments.fertility import measures
@@ -130,8 +132,10 @@ def run(arguments: argparse.Namespace) -> None:
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     fewest_first = sorted(zip(arms, tallies, strict=True), key=lambda one: int(one[1].tokens.sum()))
-    own = [arm.loaded.source for arm, _ in fewest_first if isinstance(arm.loaded.tokenizer, Tokenizer)]
-    then = ["inspect", own[0], *text_options(arguments, [named(entry)[1] for entry in entries])] if own else []
+    then: list[str] = []
+    if best := next((arm for arm, _ in fewest_first if isinstance(arm.loaded.tokenizer, Tokenizer)), None):
+        then = ["inspect", *with_pattern(best.loaded.source, pattern_of(arguments, names, best.name))]
+        then += text_options(arguments, [named(entry)[1] for entry in entries])
     finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=then)
 
 
@@ -146,13 +150,11 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
     paths = tokenizers_of([entry for entry in arguments.given if not _is_text(entry)])
     if not paths:
         raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")
-    patterns = [of_tokenizer("--pattern", entry, paths) for entry in arguments.pattern]
     training = [of_tokenizer("--training", entry, paths) for entry in arguments.training]
     arms = []
     for name, path in paths.items():
-        pattern = next((pattern for of, pattern in patterns if of in (None, name)), None)
         named_text = tuple(text for of, text in training if of in (None, name))
-        arms.append(Arm(name, open_any(path, pattern=pattern), named_text))
+        arms.append(Arm(name, open_any(path, pattern=pattern_of(arguments, paths, name)), named_text))
     return arms
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from experiments.cli.arguments import Parser, number, whole
 from experiments.cli.console import Reporter, console, finish
 from experiments.logging.tracking import FILE
-from experiments.report.characters import harmless
+from experiments.shell import operand
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
@@ -66,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
     asked = [prompt for prompt in arguments.prompt for _ in range(arguments.samples)]
     samples = [_samples(saved, asked, config, heal=not arguments.no_heal) for saved in models]
     _show(models, samples)
-    finish(then=["downstream", *arguments.models, "--tasks", "<NAMES>", "--out", "downstream"])
+    finish(then=["downstream", *map(operand, arguments.models), "--tasks", "<NAMES>", "--out", "downstream"])
 
 
 def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:
@@ -94,6 +96,6 @@ def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
             end = _ENDS.get(sample.finish, "")
             reporter.say(f"#{n} {title}: {len(sample.ids)} tokens, {len(sample.data)} bytes{end}", "bold")
             # Neither wrapped nor cut.
-            console.out(harmless(sample.prompt), style="dim", end="", highlight=False)
-            console.out(harmless(sample.text), highlight=False)
+            console.print(Text(sample.prompt, style="dim"), end="", soft_wrap=True)
+            console.print(Text(sample.text), soft_wrap=True)
             console.print()

@@ -21,22 +21,24 @@ from experiments.cli.arguments import (
     add_text_settings,
     named,
     number,
-    of_tokenizer,
     open_exact,
     open_text,
     out_folder,
+    pattern_of,
     size,
     tokenizers_of,
 )
 from experiments.cli.console import finish, print_table, si
 from experiments.report import vocabulary, vocabulary_page
 from experiments.report.vocabulary import Side
+from experiments.shell import operand
 from superbpe.inspection import history
 from tokenizer import UserError
 from tokenizer._native import Batch
 from tokenizer.corpus import embedded
 from tokenizer.corpus.seen import saw
 from tokenizer.durable import replacing, write_json, write_whole
+from tokenizer.files import shown
 
 if TYPE_CHECKING:
     import argparse
@@ -68,11 +70,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.history and not arguments.text:
         raise UserError("--history needs a text on which merges are counted; add --text FILE")
     paths = tokenizers_of([arguments.tokenizer, *arguments.against])
-    patterns = [of_tokenizer("--pattern", entry, paths) for entry in arguments.pattern]
-    tokenizers = [
-        open_exact(path, pattern=next((pattern for of, pattern in patterns if of in (None, name)), None))
-        for name, path in paths.items()
-    ]
+    patterns = [pattern_of(arguments, paths, name) for name in paths]
+    tokenizers = [open_exact(path, pattern=pattern) for path, pattern in zip(paths.values(), patterns, strict=True)]
     with out_folder(arguments.out):
         corpus = open_text(arguments, arguments.text) if arguments.text and EMBEDDED not in arguments.text else None
         batches = _embedded(arguments) if corpus is None else _shares(corpus, arguments.max_bytes)
@@ -80,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
             vocabulary.side(label, path, tokenizer, batches, alpha=arguments.alpha)
             for (label, path), tokenizer in zip(paths.items(), tokenizers, strict=True)
         ]
-        measured, text = sides[0].measured, ", ".join(arguments.text)
+        measured, text = sides[0].measured, ", ".join(map(shown, arguments.text))
         if measured is not None and measured.bytes >= arguments.max_bytes:
             text += f", of which {si(measured.bytes)}B, a share of each file (--max-bytes)"
         if batches:
@@ -93,7 +92,8 @@ def run(arguments: argparse.Namespace) -> None:
         _print(report)
         if arguments.history:
             written += _history(arguments.out, sides, batches)
-    finish(*written, then=["export", named(arguments.tokenizer)[1], "exported", "--to", "hf"])
+    pattern = [f"--pattern={patterns[0]}"] if patterns[0] else []
+    finish(*written, then=["export", operand(named(arguments.tokenizer)[1]), "exported", *pattern, "--to", "hf"])
 
 
 def _embedded(arguments: argparse.Namespace) -> list[Batch]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, add_tokenizer, open_exact, out_folder
 from experiments.cli.console import console, finish
+from experiments.shell import operand
 from tokenizer.errors import UserError
 from tokenizer.external.opening import is_repository_id
 from tokenizer.external.push import push
@@ -49,6 +50,8 @@ def run(arguments: argparse.Namespace) -> None:
         )  # fmt: skip
     if arguments.to is not None:
         console.print("nothing was uploaded; the next command uploads to huggingface.co")
-    more = ["--license", arguments.license] if arguments.license else []
-    uploading = ["push", arguments.tokenizer, arguments.repository, *more, *["--hashes"] * arguments.hashes]
+    options = {"pattern": arguments.pattern, "end-of-text": arguments.end_of_text, "license": arguments.license}
+    uploading = ["push", operand(arguments.tokenizer), arguments.repository]
+    uploading += [f"--{name}={value}" for name, value in options.items() if value]
+    uploading += [f"--{name}" for name in ("private", "hashes") if getattr(arguments, name)]
     finish(pushed, then=["inspect", arguments.repository] if arguments.to is None else uploading)

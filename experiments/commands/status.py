@@ -11,15 +11,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
 from experiments.cli.arguments import Parser
-from experiments.cli.console import Reporter, console, duration, finish, print_table, si, stderr
+from experiments.cli.console import Lines, Reporter, console, duration, finish, line, print_table, si, stderr
 from experiments.store import inventory, records
 from experiments.store.artifacts import PARTIAL, Store
 from experiments.store.inventory import DAMAGED, UNFINISHED, WHOLE, Item
 from tokenizer.errors import UserError, listed
-from tokenizer.files import without_credentials
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
     _print(items, records.arm_labels(store))
     if not items:
         console.print("Runs keep their artifacts in artifacts/ unless artifacts=FOLDER chose another folder.")
-    finish(then=["status", arguments.store, "--clean"] if _unneeded(items, _unfinished_runs(store)) else [])
+    finish(then=[*_again(arguments), "--clean"] if _unneeded(items, _unfinished_runs(store)) else [])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -66,8 +63,12 @@ def _store(arguments: argparse.Namespace, progress: Progress | None = None) -> S
     """Return the store that the command line names."""
     key, equals, value = arguments.store.partition("=")
     if equals and key != "artifacts":
-        raise UserError(f"cannot parse {without_credentials(arguments.store)}; write artifacts=FOLDER")
+        raise UserError(f"cannot parse {arguments.store}; write artifacts=FOLDER")
     return Store.at(value if equals else key, progress=progress)
+
+
+def _again(arguments: argparse.Namespace) -> list[str]:
+    return ["status", f"artifacts={arguments.store.removeprefix('artifacts=')}"]
 
 
 def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
@@ -82,16 +83,17 @@ def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
         print_table(f"{started}  {typed}", header, [row[: len(header)] for row in rows], text=(0, 4))
         for item in group:
             if item.note:
-                console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)
+                console.print(line(f"{item.name}: {item.note}", "yellow"), soft_wrap=True)
     console.print(_total(items), soft_wrap=True)
 
 
 def _cells(item: Item, labels: Sequence[str]) -> list[str]:
     seconds, memory = item.manifest.seconds, item.manifest.peak_memory_bytes
-    origin = [item.name, *([f"of {', '.join(labels)}"] if labels else []), *(f"needs {name}" for name in item.needs)]
+    used = [f"of {', '.join(labels)}"] if labels else []
+    origin = [item.name, *(f"  {text}" for text in (*used, *(f"needs {name}" for name in item.needs)))]
     state = ("" if item.needed else "not needed") if item.state == WHOLE else item.state
     took, peak = duration(seconds) if item.manifest.made else "", f"{si(memory)}B" if memory else ""
-    return ["\n  ".join(origin), took, f"{si(item.n_bytes)}B", peak, state]
+    return [Lines(*origin), took, f"{si(item.n_bytes)}B", peak, state]
 
 
 def _total(items: list[Item]) -> str:
@@ -119,8 +121,8 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
             why = item.state if item.state in (DAMAGED, UNFINISHED) else "not needed by any run or report"
             if item.state == UNFINISHED and runs:
                 why += f", kept: the commands of {listed(runs)} may resume it; delete these folders to remove it"
-            line = f"{_folder(store, item).name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
-            console.print(Text(line), soft_wrap=True)
+            size = f"{si(item.n_bytes)}B"
+            console.print(line(f"{_folder(store, item).name:<28} {size:>8}  {cost:>20}  {why}"), soft_wrap=True)
         if arguments.yes:
             unneeded = [item for item in unneeded if _remove(store, item)]
             for path, record in records.entries(store).items():
@@ -130,7 +132,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")
     if unneeded and not arguments.yes:
-        finish(then=["status", arguments.store, "--clean", "--yes"])
+        finish(then=[*_again(arguments), "--clean", "--yes"])
 
 
 def _unneeded(items: Sequence[Item], runs: Sequence[str]) -> list[Item]:
@@ -147,7 +149,7 @@ def _remove(store: Store, item: Item) -> bool:
     """Remove one folder unless another process is writing it."""
     with store.lock(item.name, wait=False) as free:
         if not free:
-            console.print(f"{item.name} is in use and was not removed", style="yellow")
+            console.print(line(f"{item.name} is in use and was not removed", "yellow"))
         else:
             store.remove(_folder(store, item).name)
         return free

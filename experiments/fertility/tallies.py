@@ -17,6 +17,7 @@ from lm.evaluate.bits_per_byte import sampling_units
 from tokenizer import Batch, Corpus
 from tokenizer.errors import UserError, listed
 from tokenizer.external.tokenizer import ExternalTokenizer
+from tokenizer.files import shown
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
@@ -77,9 +78,11 @@ def text_of(arguments: argparse.Namespace, entries: Sequence[str], **settings: A
     if not any(name for name, _ in map(named, entries)):
         return open_text(arguments, entries, **settings)
     sources: dict[str, str] = {}
-    for name, path in map(named, entries):
-        if sources.setdefault(name or Path(path).name, path) != path:
-            raise UserError(f"two texts are called {name or Path(path).name!r}; write another NAME={path}")
+    for entry in entries:
+        name, path = named(entry)
+        name = name or Path(shown(path)).name
+        if sources.setdefault(name, path) != path:
+            raise UserError(f"two texts are called {name!r}; write another NAME={path}")
     return open_text(arguments, [], sources=sources, **settings)
 
 

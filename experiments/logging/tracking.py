@@ -14,6 +14,7 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from experiments.report.characters import visible
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Tracker:
         self, folder: Path, logger: str, project: str, config: Mapping[str, Any], labels: Labels | None = None
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._labels = labels or Labels(folder.name, folder.name)
+        self._labels = Labels(*map(visible, labels or Labels(folder.name, folder.name)))
         self._runs: dict[str, Any] = {}  # by the model, "" for the pipeline; none without W&B
         mode = "online" if logger == "wandb" else "offline"
         self._settings: dict[str, Any] = {"project": project, "mode": mode, "dir": folder, "group": self._labels.group}

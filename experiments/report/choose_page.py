@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.cli.console import si
+from experiments.cli.console import Lines, si
 from experiments.fertility.choosing import CHEAPEST
 from experiments.report import page
 from experiments.report.fertility_page import Table, premium
 from experiments.report.figures import Figure, colour, data, shape, spec, vocabulary_axis
+from experiments.shell import command_text
 from tokenizer.errors import listed
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def render(report: Mapping[str, Any]) -> str:
         table_of_all=table(report, every),
         premium=premium,
         shade=_shade,
-        bakeoff="superbpe " + shlex.join(report["bakeoff"]["command"]),
+        bakeoff=command_text(["superbpe", *report["bakeoff"]["command"]]),
     )
 
 
@@ -60,7 +60,7 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
         remark = "finalist" if one["name"] in chosen else place
         rows.append(
             [
-                f"{one['name']}\n{remark}".rstrip(),
+                Lines(one["name"], remark),
                 f"{one['vocab_size']:,}",
                 f"{one['bytes_per_token']:.3f}",
                 premium(one, "relative"),
@@ -70,8 +70,9 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
                 "" if one["last_count"] is None else f"{one['last_count']:,}",
             ]
         )
-    header = ["tokenizer", "vocabulary", "bytes per\ntoken", f"cost against\n{report['reference']}"]
-    header += ["KV cache,\nbytes per byte", "superwords", "parameters of\nembedding, head", "count of the\nlast merge"]
+    header = ["tokenizer", "vocabulary", Lines("bytes per", "token"), Lines("cost against", report["reference"])]
+    header += [Lines("KV cache,", "bytes per byte"), "superwords", Lines("parameters of", "embedding, head")]
+    header.append(Lines("count of the", "last merge"))
     return Table("All tokenizers", header, rows)
 
 

@@ -160,7 +160,11 @@ def combine(
 def tolerance_of(run: Record) -> float:
     """`budget.tolerance` of a run."""
     values = dict(text.lstrip("+").partition("=")[::2] for text in run.overrides)
-    return float(values.get("budget.tolerance", BudgetConfig.tolerance))
+    recorded = values.get("budget.tolerance", BudgetConfig.tolerance)
+    try:
+        return float(recorded)
+    except ValueError:
+        raise UserError(f"{run.folder}: budget.tolerance={recorded} is not a number; use another run") from None
 
 
 def _overlap(done: Sequence[Record], artifacts: str | None) -> Artifact[Contamination] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cli.console import percent, percent_change, si, signed
+from experiments.cli.console import Lines, percent, percent_change, si, signed
 from experiments.report import charts, page
 from experiments.report.figures import Figure
 from experiments.verdict import loses_text
@@ -29,7 +29,7 @@ SERVING = {
 
 
 class Table(NamedTuple):
-    """A table of the page and of the terminal; further lines of a cell are remarks."""
+    """A table of the page and of the terminal; further `Lines` of a cell are remarks."""
 
     title: str
     header: list[str]
@@ -54,19 +54,20 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
     """All tables: `comparison`, `serving`, and tokens by `kind`, `source` and `script` if there are several."""
     text, reference = report["text"], report["reference"]
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
-    header = ["tokenizer", "tokens", "bytes per\ntoken", "tokens per\nword", f"tokens against\n{reference}"]
-    header += ["vocabulary", f"Rényi efficiency\nα={report['alpha']:g}", "text\nlost", "text in\ntraining"]
+    header = ["tokenizer", "tokens", Lines("bytes per", "token"), Lines("tokens per", "word")]
+    header += [Lines("tokens against", reference), "vocabulary", Lines("Rényi efficiency", f"α={report['alpha']:g}")]
+    header += [Lines("text", "lost"), Lines("text in", "training")]
     compared = []
     for arm in report["tokenizers"]:
-        row, superwords = overall[arm["name"]], f"\n{arm['superwords']:,} superwords" if arm["superwords"] else ""
+        row, superwords = overall[arm["name"]], f"{arm['superwords']:,} superwords" if arm["superwords"] else ""
         compared.append(
             [
-                arm["name"] + (f"\nrun by {arm['software']}" if arm["software"] else ""),
+                Lines(arm["name"], f"run by {arm['software']}" if arm["software"] else ""),
                 f"{row['tokens']:,}",
                 with_interval(row, "bytes_per_token"),
                 with_interval(row, "tokens_per_word"),
                 "reference" if arm["name"] == reference else premium(row),
-                f"{row['vocabulary']:,}\n{percent(row['used'] / max(row['vocabulary'], 1))} used{superwords}",
+                Lines(f"{row['vocabulary']:,}", f"{percent(row['used'] / max(row['vocabulary'], 1))} used", superwords),
                 f"{row['renyi_efficiency']:.3f}",
                 lost(row) or "none",
                 "unknown" if arm["in_training"] is None else percent(row["in_training_bytes"] / row["bytes"]),
@@ -83,10 +84,9 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
         for group in _groups(report, by):
             base = rows[reference, group]
             cells = [premium(rows[name, group]) for name in overall]
-            cells[list(overall).index(reference)] = (
-                f"{base['tokens']:,}\n{with_interval(base, 'bytes_per_token').partition(chr(10))[0]} bytes per token"
-            )
-            grouped.append([f"{group}\n{base['documents']:,} documents, {si(base['bytes'])}B", *cells])
+            density = with_interval(base, "bytes_per_token").partition("\n")[0]
+            cells[list(overall).index(reference)] = Lines(f"{base['tokens']:,}", f"{density} bytes per token")
+            grouped.append([Lines(group, f"{base['documents']:,} documents, {si(base['bytes'])}B"), *cells])
         if len(grouped) > 1:
             found[by] = Table(f"Tokens by {by}, against {reference}", [by, *overall], grouped)
     return found
@@ -119,8 +119,8 @@ def premium(row: Mapping[str, Any], name: str = "parity") -> str:
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     if value is None:
         return "–"
-    change = f"{signed(100 * (value - 1), 1)} %"
-    return change if low is None else f"{change}\n{signed(100 * (low - 1), 1)} to {signed(100 * (high - 1), 1)}"
+    interval = "" if low is None else f"{signed(100 * (low - 1), 1)} to {signed(100 * (high - 1), 1)}"
+    return Lines(f"{signed(100 * (value - 1), 1)} %", interval)
 
 
 def with_interval(row: Mapping[str, Any], name: str) -> str:
@@ -128,7 +128,7 @@ def with_interval(row: Mapping[str, Any], name: str) -> str:
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     if value is None:
         return "–"
-    return f"{value:.3f}" + ("" if low is None else f"\n{low:.3f}–{high:.3f}")
+    return Lines(f"{value:.3f}", "" if low is None else f"{low:.3f}–{high:.3f}")
 
 
 def priced(row: Mapping[str, Any], reference: Mapping[str, Any], name: str) -> str:
@@ -136,7 +136,7 @@ def priced(row: Mapping[str, Any], reference: Mapping[str, Any], name: str) -> s
     if row[name] is None or reference[name] is None:
         return ""
     shown = f"{1e6 * row[name]:.3g}" if "seconds" in name else si(row[name])
-    return shown + ("" if row is reference else f"\n{percent_change(row[name], reference[name])}")
+    return Lines(shown, "" if row is reference else percent_change(row[name], reference[name]))
 
 
 def lost(row: Mapping[str, Any]) -> str:

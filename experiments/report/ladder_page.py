@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import altair as alt
@@ -15,6 +15,7 @@ import altair as alt
 from experiments.fertility.measures import deployment, deployments
 from experiments.report import page
 from experiments.report.figures import Figure, colour, data, shape, spec
+from experiments.shell import command_text
 from experiments.verdict import ANSWERS, change_text, flops_text, worth_headline
 from lm.evaluate.deployment import Deployment
 from lm.scaling.pricing import PHASES
@@ -75,7 +76,7 @@ def render(numbers: Mapping[str, Any], study: Study) -> str:
         loss=loss_table(numbers),
         compute=compute_table(numbers),
         measured=[flops_text(numbers["arms"][0]["flops"][i]) for i in (0, -1)],
-        command=shlex.join(["superbpe", "compare", numbers["run"]]),
+        command=command_text(["superbpe", "compare", Path(numbers["run"])]),
     )
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.cli.compose import load
 from experiments.cli.console import Reporter
 from experiments.config import BudgetConfig
+from experiments.fertility.measures import deployment
 from experiments.report.combining import tolerance_of
 from experiments.results import Scores, TrainedModel
 from experiments.stages.outlook import Step, next_step
@@ -171,25 +171,31 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
         UserError: If a key or a value is wrong.
     """
     shares: dict[str, float] = {}
-    deployment: list[str] = []
+    deployed: list[str] = []
     for text in settings:
         key, equals, value = _divided(text)
         group, _, name = key.partition(".")
         if not equals or group not in ("deployment", "shares"):
             raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE or shares.SOURCE=0.4")
         if group == "deployment":
-            deployment.append(text)
+            deployed.append(text)
         else:
             try:
                 shares[name] = float(value)
             except ValueError:
                 raise UserError(f"{text}: the share of a source is a number between 0 and 1") from None
-    return Assumptions(load(deployment).deployment, shares)
+    return Assumptions(_deployment(deployed), shares)
 
 
 def deployment_of(run: Record) -> Deployment:
-    """Deployment that the command of a run chose."""
-    return load([text for text in run.overrides if text.lstrip("+").startswith("deployment")]).deployment
+    """Deployment that the command of a run chose. A record is data: it is not composed, and names no variables."""
+    return _deployment([text for text in run.overrides if text.lstrip("+").startswith("deployment")])
+
+
+def _deployment(settings: Sequence[str]) -> Deployment:
+    """The deployment of `deployment=NAME` and `deployment.KEY=VALUE`, in any order."""
+    words = [text.lstrip("+").removeprefix("deployment")[1:] for text in settings]
+    return deployment(sorted(words, key=lambda word: "=" in word), "deployment.")
 
 
 def _divided(text: str) -> tuple[str, str, str]:

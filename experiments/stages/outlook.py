@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.cli.console import Pace, duration, si
+from experiments.shell import command_text
 from experiments.stages.models import Training, exists
 from experiments.stages.plan import measure
 from lm.evaluate.bits_per_byte import SOURCE
@@ -113,7 +114,7 @@ def with_settings(command: str, settings: Sequence[str]) -> str:
     """
     replaced = {setting.partition("=")[0] for setting in settings}
     words = [word for word in shlex.split(command) if word.partition("=")[0].lstrip("+") not in replaced]
-    return shlex.join([*words, *settings])
+    return command_text([*words, *settings])
 
 
 def flops_left(

@@ -7,7 +7,6 @@ import importlib.metadata
 import os
 import platform
 import resource
-import shlex
 import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.shell import command_text
 from tokenizer.errors import UserError
 from tokenizer.files import read_sealed, write_sealed
 
@@ -80,9 +80,9 @@ class Manifest:
 
 
 def command_line() -> str:
-    """Return the command that started this process, or that of the sweep that it belongs to."""
+    """Return the command that started this process, or that of its sweep, without the secrets of URLs."""
     words = ["superbpe", *sys.argv[1:]] if Path(sys.argv[0]).name == "superbpe" else ["python", *sys.orig_argv[1:]]
-    return os.environ.get(COMMAND) or shlex.join(words)
+    return os.environ.get(COMMAND) or command_text(words)
 
 
 def origin() -> Mapping[str, Any]:

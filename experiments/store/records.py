@@ -18,7 +18,7 @@ from experiments.results import ComparisonRecord
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import digest, read_json
+from tokenizer.files import digest, read_json, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,7 +91,8 @@ class Record:
         if isinstance(error, KeyboardInterrupt):
             self.status, self.exit_code = "interrupted", 130
         else:
-            text, known = " ".join(str(error).split()) or type(error).__name__, isinstance(error, UserError)
+            text = without_credentials(" ".join(str(error).split())) or type(error).__name__
+            known = isinstance(error, UserError)
             self.error = text if known else f"{type(error).__name__}: {text}"
             self.status, self.exit_code = "failed", 2 if known else 1
         with suppress(OSError):

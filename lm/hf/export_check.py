@@ -78,7 +78,9 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
 
     end = tokenizer.end_id
     try:
-        theirs, info = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, output_loading_info=True)
+        theirs, info = AutoModelForCausalLM.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, output_loading_info=True
+        )
     except Exception as error:
         raise UserError(f"transformers cannot use the exported folder ({error}): nothing is written") from error
     if loading := {name: sorted(map(str, keys)) for name, keys in info.items() if keys}:
@@ -88,9 +90,9 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
         if note:
             from tokenizer.hf.tokenizer import SuperBPETokenizerFast
 
-            opened = SuperBPETokenizerFast.from_pretrained(folder)
+            opened = SuperBPETokenizerFast.from_pretrained(folder, trust_remote_code=False)
         else:
-            opened = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            opened = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:
         raise UserError(f"AutoTokenizer cannot open the exported folder ({error})") from error
     for text in texts:

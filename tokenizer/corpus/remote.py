@@ -245,7 +245,9 @@ def attempted(url: str, call: Callable[[], _T], attempts: int | None = None, wha
 
 def _system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the file's path in it."""
-    scheme, path = url.partition("://")[0].lower(), shown(url).partition("://")[2].rstrip("/")
+    scheme, _, path = url.partition("://")
+    scheme, (place, slash, key) = scheme.lower(), path.partition("/")
+    path = f"{place.rpartition('@')[2]}{slash}{key}".rstrip("/")
     with needs_extra(f"{shown(url)}: "):
         if scheme == "hf":
             from huggingface_hub import HfFileSystem

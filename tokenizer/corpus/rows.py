@@ -333,7 +333,9 @@ def dataset_records(config: CorpusConfig) -> Any:
     try:
         if name is not None and (Path(name) / "state.json").is_file():
             return datasets.load_from_disk(name)
-        return datasets.load_dataset(name, config.dataset_config, split=config.dataset_split, streaming=True)
+        return datasets.load_dataset(
+            name, config.dataset_config, split=config.dataset_split, streaming=True, trust_remote_code=False
+        )
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise UserError(f"the dataset {name!r} cannot be loaded: {shortened(error)}") from error
 
