@@ -12,68 +12,51 @@ from experiments.report.characters import visible
 from tokenizer.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
-
-_PLACEHOLDER = re.compile("<[A-Z]+>")
 
 
 def command_text(words: Iterable[str | Path]) -> str:
-    r"""Return the words of a command as one line, without the secrets of URLs.
+    r"""Return the words of a command as one line, without the secrets of URLs; paths are written by `operand`.
 
-    A placeholder such as <TEXT>, which the user replaces, stays as it is. Paths are as `operand` writes them.
-
-    >>> command_text(["superbpe", "train", "l'été.txt", "<TEXT>", "a\x1b[2J"])
-    'superbpe train \'l\'"\'"\'été.txt\' <TEXT> $\'a\\033[2J\''
+    >>> command_text(["superbpe", "train", "été.txt", "<TEXT>", "a\x1b[2J"])  # the user replaces <TEXT>
+    "superbpe train 'été.txt' <TEXT> $'a\\033[2J'"
     """
     return " ".join(_quoted(shown(word if isinstance(word, str) else operand(str(word)))) for word in words)
 
 
 def _quoted(word: str) -> str:
     if visible(word) == word:
-        return word if _PLACEHOLDER.fullmatch(word) else shlex.quote(word)
+        return word if re.fullmatch("<[A-Z]+>", word) else shlex.quote(word)
     # `shlex.quote` keeps control characters, which a terminal would interpret.
     octal = (chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\{byte:03o}" for byte in os.fsencode(word))
     return f"$'{''.join(octal)}'"
 
 
 def operand(text: str) -> str:
-    """Return a path, or the name of a tokenizer, as a word that is not read as an option or a placeholder.
-
-    >>> operand("-a.txt"), operand("s3://b/a.txt")
-    ('./-a.txt', 's3://b/a.txt')
-    """
+    """Return a path or the name of a tokenizer as a word that is not read as an option or a placeholder."""
     return f"./{text}" if text[:1] in ("-", "<") else text
 
 
 def setting(key: str, value: Any) -> str:
-    r"""Return KEY=VALUE as Hydra reads it: strings quoted, without interpolation, and lists and dictionaries of them.
-
-    >>> setting("corpus.paths", ['a "b".txt', "${c}"]), setting("corpus.sources", {"code: python": "a,b"})
-    ('corpus.paths=["a \\"b\\".txt","\\${c}"]', 'corpus.sources={code\\:\\ python:"a,b"}')
-    """
+    """Return KEY=VALUE as Hydra reads it; strings in a JSON-able value are quoted, and are no interpolations."""
     return f"{key}={_value(value)}"
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        keys = (re.sub("[: ]", r"\\\g<0>", key) for key in value)  # Hydra reads no quotes in keys
-        return f"{{{','.join(f'{key}:{_value(item)}' for key, item in zip(keys, value.values(), strict=True))}}}"
+    if isinstance(value, dict):  # Hydra reads no quotes in keys
+        keys = {key: re.sub("[: ]", r"\\\g<0>", key) for key in value}
+        return f"{{{','.join(f'{keys[key]}:{_value(value[key])}' for key in value)}}}"
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_value, value))}]"
     if not isinstance(value, str):
         return json.dumps(value)
-    literal = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)  # not an interpolation
+    literal = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
     return '"' + re.sub(r'(\\*)("|\Z)', lambda end: 2 * end[1] + end[2].replace('"', '\\"'), literal) + '"'
 
 
-def hydra_names(names: Collection[str], also: str = "") -> Mapping[str, str]:
-    """Return a different name for each name, which Hydra reads as a string and in keys: ASCII without punctuation.
-
-    Args:
-        names: The names.
-        also: Further characters to keep.
-    """
+def hydra_names(names: Iterable[str], also: str = "") -> dict[str, str]:
+    """Return a different name for each name: ASCII letters, digits, `_`, `-` and `also`, which Hydra reads as a key."""
     written: dict[str, str] = {}
     for name in names:
         plain = re.sub(rf"[^A-Za-z0-9_{re.escape(also)}-]+", "_", name).strip()

@@ -1,4 +1,4 @@
-"""Nothing unpickles content, and the core writes no results. Ruff (S) rejects `eval`, `exec`, `pickle` and shells."""
+"""Nothing unpickles content or runs the code of a model, and the core writes no results. Ruff (S) rejects `eval`, `exec`, `pickle` and shells."""
 
 import ast
 import re
@@ -8,13 +8,16 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("tokenizer", "superbpe", "lm", "experiments")
 
 
-def test_weights_and_arrays_are_loaded_without_pickle():
+def test_weights_and_arrays_are_loaded_without_pickle_and_models_without_their_code():
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         for call in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
             options = {each.arg: ast.unparse(each.value) for each in call.keywords}
             assert options.get("allow_pickle") != "True", path
             if ast.unparse(call.func) == "torch.load":
                 assert options.get("weights_only") == "True", path
+            loads = getattr(call.func, "attr", "") in ("from_pretrained", "from_config", "load_dataset")
+            if loads and ast.unparse(call.func) != "super().from_pretrained" and "**options" not in ast.unparse(call):
+                assert options.get("trust_remote_code") == "False", (path, call.lineno)
 
 
 def test_rust_writes_only_spilled_counts():

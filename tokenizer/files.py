@@ -381,8 +381,6 @@ def shown(word: str) -> str:
 
     >>> shown("https://me:secret@host/a.jsonl?X-Amz-Signature=abc"), shown("data/*.jsonl")
     ('https://host/a.jsonl', 'data/*.jsonl')
-    >>> shown("corpus.paths=['HTTP://me:secret@host/a#b', s3://bucket/part-?.jsonl]")
-    "corpus.paths=['HTTP://host/a', s3://bucket/part-?.jsonl]"
     """
     return "".join(map(_shown, _BEFORE_URL.split(word)))
 

@@ -251,7 +251,7 @@ def out_folder(folder: Path, option: str = "--out", *, new: bool = False) -> Ite
 def named(entry: str) -> tuple[str | None, str]:
     """Split NAME=PATH; None for an entry without a name. A URL, or the path or glob of a file, may contain `=`."""
     name, equals, path = entry.partition("=")
-    is_path = not equals or "://" in name or Path(entry).exists() or any(glob.iglob(entry))
+    is_path = not equals or "://" in name or Path(entry).exists() or any(glob.iglob(entry))  # noqa: PTH207
     return (None, entry) if is_path else (name, path)
 
 

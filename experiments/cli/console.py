@@ -34,7 +34,6 @@ from tokenizer.files import shown, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from rich.console import ConsoleOptions, RenderableType
 
@@ -63,11 +62,7 @@ stderr = _HarmlessConsole(stderr=True)
 
 
 class Lines(str):
-    r"""A cell of several lines. In any other printed text, a line feed is shown as a character.
-
-    >>> Lines("a\nb", "", "c") == "a↵b\nc"
-    True
-    """
+    """A cell of several lines. In any other printed text, a line feed is shown as a character."""
 
     def __new__(cls, *lines: str) -> Lines:
         """Join the lines that are not empty."""
@@ -94,6 +89,7 @@ def spell(names: Mapping[str, str]) -> None:
     """Set how this command's users type settings: `{"field=": "--field "}`, with the library's names as the keys."""
     global _names
     _names = names
+    logging.setLogRecordFactory(LogRecord)
 
 
 def spelled(message: str) -> str:
@@ -111,10 +107,9 @@ def complain(error: BaseException) -> None:
     stderr.print(Text.assemble(("error: ", "bold red"), line(message)), soft_wrap=True)
 
 
-def complain_of_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback of an error that is not the user's; for `sys.excepthook`."""
-    text = without_credentials("".join(traceback.format_exception(kind, error, trace)))
-    stderr.print(Text(text.rstrip("\n")), soft_wrap=True)
+def complain_of_bug(error: BaseException) -> None:
+    """Print the traceback of an error that is not the user's."""
+    stderr.print(Text(without_credentials("".join(traceback.format_exception(error)))), soft_wrap=True, end="")
 
 
 def si(value: float, digits: int = 3) -> str:
@@ -219,7 +214,6 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
         job: Body of the command.
         after_stop: State that the command leaves after Ctrl-C or SIGTERM, to print.
     """
-    logging.setLogRecordFactory(LogRecord)
     try:
         with stoppable(), warnings.catch_warnings():
             warnings.showwarning = _warn

@@ -47,7 +47,7 @@ def main() -> None:
 
     Under `torchrun`, rank 0 runs the stages of `pipeline`; the other ranks take part in training and evaluation.
     """
-    sys.excepthook = complain_of_bug
+    sys.excepthook = lambda _kind, error, _trace: complain_of_bug(error)
     words = sys.argv[1:]
     if words[:1] != ["pipeline"] or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         sys.exit(run(words))

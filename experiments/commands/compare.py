@@ -21,7 +21,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, number, out_folder, whole
+from experiments.cli.arguments import Parser, named, number, out_folder, whole
 from experiments.cli.console import Reporter, finish
 from experiments.shell import command_text
 from tokenizer.durable import write_json, write_whole
@@ -61,7 +61,7 @@ def parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the page that the arguments choose."""
-    settings = [word for word in arguments.runs if "=" in word and not Path(word).exists()]
+    settings = [word for word in arguments.runs if named(word)[0] is not None]
     runs = [Path(word) for word in arguments.runs if word not in settings]
     if settings and arguments.perturb:
         raise UserError(f"{settings[0]} is for a ladder of budgets, and --perturb for the largest; give one of them")

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
 from experiments.cli.arguments import Parser, number, whole
 from experiments.cli.console import Reporter, console, finish
 from experiments.logging.tracking import FILE
+from experiments.report.characters import harmless
 from experiments.shell import operand
 from experiments.store import records
 from experiments.store.artifacts import Store
@@ -96,6 +95,6 @@ def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
             end = _ENDS.get(sample.finish, "")
             reporter.say(f"#{n} {title}: {len(sample.ids)} tokens, {len(sample.data)} bytes{end}", "bold")
             # Neither wrapped nor cut.
-            console.print(Text(sample.prompt, style="dim"), end="", soft_wrap=True)
-            console.print(Text(sample.text), soft_wrap=True)
+            console.out(harmless(sample.prompt), style="dim", end="", highlight=False)
+            console.out(harmless(sample.text), highlight=False)
             console.print()

@@ -19,23 +19,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
+from rich.text import Text
 
 from experiments.cli import sweep
 from experiments.cli.arguments import Parser
 from experiments.cli.compose import check, choices, explanation, first_cell, keys, normalized, to_config
-from experiments.cli.console import (
-    LogRecord,
-    Reporter,
-    complain,
-    complain_of_bug,
-    console,
-    finish,
-    line,
-    spell,
-    spelled,
-    stderr,
-    system_error,
-)
+from experiments.cli.console import Reporter, complain, complain_of_bug, console, finish, spell, spelled, system_error
 from experiments.cli.process import stoppable
 from experiments.logging.tracking import Labels
 from experiments.stages import STAGES
@@ -164,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
         cells = sweep.summarize(folder, n_cells, stopped=stopped)
     if failure is not None:
         reason = " ".join(str(failure).split())
-        stderr.print(line(f"the launcher failed: {type(failure).__name__}: {reason}", "red"), soft_wrap=True)
+        complain(UserError(f"the launcher failed: {type(failure).__name__}: {reason}"))
         return 1
     return max((cell.exit_code for cell in cells if cell.exit_code is not None), default=0, key=_gravity)
 
@@ -212,7 +201,6 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
 
     if elsewhere:
         spell(parser().spelling())
-        logging.setLogRecordFactory(LogRecord)
     # The log is an extra: if its disk is full, the files that matter fail too, and say so in one line.
     logging.raiseExceptions = False
     hydra_config = HydraConfig.get()
@@ -222,7 +210,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     cell = [text for text in overrides if text.partition("=")[0].lstrip("+") in swept]
     number = hydra_config.job.num if swept else None
     if cell and not elsewhere:
-        console.rule(line(" ".join(cell)), align="left")
+        console.rule(Text(" ".join(cell)), align="left")
     record = None
     try:
         store = shown(cfg.artifacts) if is_remote(cfg.artifacts) else str(Path(cfg.artifacts).resolve())
@@ -256,7 +244,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
         if record is not None:
             record.failed(error)
         if not isinstance(error, UserError):
-            complain_of_bug(type(problem), problem, problem.__traceback__)
+            complain_of_bug(problem)
             return 1
         complain(error)
         return 2

@@ -47,12 +47,8 @@ def deployments() -> dict[str, Traversable]:
     return {path.name.removesuffix(".yaml"): path for path in paths}
 
 
-def deployment(words: Sequence[str], option: str = "--deployment ") -> Deployment:
+def deployment(words: Sequence[str]) -> Deployment:
     """Read presets and settings; later ones override earlier ones. They are data, without interpolation.
-
-    Args:
-        words: `NAME` of a preset, or `KEY=VALUE`.
-        option: How the command's users write the words, for messages.
 
     Raises:
         UserError: A preset or a setting is unknown, or a value is not allowed.
@@ -65,13 +61,13 @@ def deployment(words: Sequence[str], option: str = "--deployment ") -> Deploymen
         for key, colon, value in (line.partition(": ") for line in lines if line and not line.startswith("#")):
             if not colon:
                 hint = f"{did_you_mean(word, presets)} nor KEY=VALUE; the presets are {', '.join(presets)}"
-                raise UserError(f"{option}{word} is neither a preset{hint}")
+                raise UserError(f"deployment: {word} is neither a preset{hint}")
             if key not in kinds:
-                raise UserError(f"{option}{key}={value}: unknown setting{did_you_mean(key, kinds)}")
+                raise UserError(f"deployment: {key}={value}: unknown setting{did_you_mean(key, kinds)}")
             try:
                 settings[key] = kinds[key](with_sizes(value))
             except ValueError:
-                raise UserError(f"{option}{key}={value} is not a number; write one, such as {key}=1000") from None
+                raise UserError(f"deployment: {key}={value} is not a number; write one, such as {key}=1000") from None
     return Deployment(**settings)
 
 

@@ -195,7 +195,7 @@ def deployment_of(run: Record) -> Deployment:
 def _deployment(settings: Sequence[str]) -> Deployment:
     """The deployment of `deployment=NAME` and `deployment.KEY=VALUE`, in any order."""
     words = [text.lstrip("+").removeprefix("deployment")[1:] for text in settings]
-    return deployment(sorted(words, key=lambda word: "=" in word), "deployment.")
+    return deployment(sorted(words, key=lambda word: "=" in word))
 
 
 def _divided(text: str) -> tuple[str, str, str]:

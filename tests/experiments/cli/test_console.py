@@ -2,14 +2,20 @@ import errno
 import io
 import logging
 import os
+import re
 import time
+import warnings
 from functools import partial
 
 import pytest
 from rich.console import Console
 
 from experiments.cli import console as module
-from experiments.cli.console import Reporter, duration, si
+from experiments.cli.console import Lines, Reporter, duration, si
+from experiments.cli.sweep import summarize
+from experiments.store.records import Record
+from tests.experiments.test_shell import hostile
+from tokenizer.errors import UserError
 
 
 def test_numbers_and_times_are_short():
@@ -125,7 +131,8 @@ def test_tables_of_six_arms_keep_their_words_in_80_columns(*, by_arm):
 
 
 def test_a_wide_table_becomes_a_list():
-    text = shown(["", "a\n" + "a" * 50, "b" * 50], [["one", "1\nof 2", "2"], ["two", "", "4"]])
+    header, rows = ["", Lines("a", "a" * 50), "b" * 50], [["one", Lines("1", "of 2"), "2"], ["two", "", "4"]]
+    text = shown(header, rows)
     expected = ["Held-out text", "one", f"  a {'a' * 50}: 1, of 2", f"  {'b' * 50}: 2", "two", f"  {'b' * 50}: 4"]
     assert text.splitlines() == expected
 
@@ -139,3 +146,35 @@ def test_columns_share_the_width_that_words_leave_and_have_no_lines_between_them
     text = shown(header, [row], width=68)
     assert max(map(len, text.splitlines())) <= 68
     assert text.splitlines()[-2].split() == row
+
+
+CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+@pytest.mark.parametrize(
+    "name", ["a\nwrote: b", *(f"{part}\nwrote: {part}" for part in hostile(0, 10) if part.strip())]
+)
+def test_names_reach_the_terminal_as_visible_text(name, capsys, tmp_path, caplog):
+    """Every way to print: no control character but the line feed, and no line that a name made up."""
+    out = io.StringIO()
+
+    def job():
+        module.finish(tmp_path / name, then=["inspect", name])
+        for reporter in (Reporter(), Reporter(Console(file=out, width=400))):
+            reporter.say(name)
+            reporter.line(name, fresh=True, seconds=1, artifact=name, what=name)
+            for width in (1, 50):
+                reporter.table(name, [name, Lines(name, "b")], [[name, Lines("b", name)]] * width)
+        record = Record(str(tmp_path), [name], [f"{name}={name}"], 0, status="failed", error=name, command=name)
+        record.save()
+        summarize(tmp_path, 2)
+        module.console.print(name)
+        logging.getLogger("a").warning("%s", name.replace("\n", ""))
+        warnings.warn(name, stacklevel=1)
+        raise UserError(name)
+
+    assert module.exit_code(job) == 2
+    module.complain_of_bug(ValueError(name.replace("\n", "")))
+    printed = "".join([*capsys.readouterr(), out.getvalue(), *caplog.messages])
+    assert not CONTROLS.search(printed), printed
+    assert [line for line in printed.splitlines() if line.startswith("wrote:")][1:] == []

@@ -197,7 +197,7 @@ def test_prices_are_those_of_the_deployment(report):
         assert one["relative"] == pytest.approx(cost / other, rel=1e-12)
         assert one["name"] == report["reference"] or one["relative_low"] < one["relative"] < one["relative_high"]
     for mistake in ("dense-9b", "n_layer=3", "n_layers=many"):
-        with pytest.raises(UserError, match="--deployment"):
+        with pytest.raises(UserError, match="deployment: "):
             deployment([mistake])
 
 

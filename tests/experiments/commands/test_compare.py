@@ -182,3 +182,23 @@ def test_moved_runs_and_artifacts_are_found(sweep, tiny_module, tmp_path, mistak
     assert "--artifacts" in error
     result, _ = combine(find([tmp_path / "0", moved])[0], artifacts=store)
     assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
+
+
+def test_a_record_is_data(sweep, tmp_path, monkeypatch, capsys):
+    """No text of a record is an interpolation, whichever setting of the deployment or field of the record has it."""
+    monkeypatch.setenv("HF_TOKEN", "hf_planted")
+    shutil.copytree(sweep / "0", tmp_path / "run")
+    path, reading = tmp_path / "run" / "run.json", "${oc.env:HF_TOKEN}"
+    record = json.loads(path.read_text())
+    keys = [f"deployment.{key}" for key in ("n_layers", "mlp", "rho", reading)] + [f"+deployment.x={reading}", reading]
+    for setting in [*(f"{key}={reading}" for key in keys), f"deployment={reading}", "deployment.n_layers=7"]:
+        path.write_text(json.dumps(record | {"overrides": [setting], "command": reading, "error": reading}))
+        assert main.run(["compare", str(path.parent), "--out", str(tmp_path / "out")]) == 0
+        assert "hf_planted" not in "".join(
+            [*capsys.readouterr(), *(f.read_text() for f in (tmp_path / "out").iterdir())]
+        )
+    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["deployment"]["n_layers"] == 7
+    ladder = record | {"rungs": [record["results"]], "overrides": [f"budget.tolerance={reading}", keys[0]]}
+    path.write_text(json.dumps(ladder))
+    assert main.run(["compare", str(path.parent), "average=macro", "--out", str(tmp_path / "out")]) == 2
+    assert "hf_planted" not in capsys.readouterr().err

@@ -130,3 +130,16 @@ def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, caps
         assert main.run(["extend-model", *map(str, arguments)]) == 2
         assert message in " ".join(capsys.readouterr().err.split())
         assert sorted(path.name for path in tmp_path.iterdir()) == present
+
+
+def test_the_code_of_a_model_is_neither_run_nor_offered(tokenizers, tmp_path, mistake, monkeypatch):
+    old, new = tokenizers
+    _model(tmp_path / "model", old, tied=True)
+    new.save(tmp_path / "tokenizer")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    classes = {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model"}
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "model_type": "own", "auto_map": classes}))
+    (tmp_path / "model" / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    mistake("extend-model", tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out")
+    assert not (tmp_path / "ran").exists()
