@@ -1,4 +1,4 @@
-"""Nothing unpickles content or runs the code of a model, and the core writes no results. Ruff (S) rejects `eval`, `exec`, `pickle` and shells."""
+"""Nothing unpickles content or runs a model's code, and the core writes no results. Ruff (S) rejects `eval`, shells."""
 
 import ast
 import re

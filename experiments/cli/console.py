@@ -417,6 +417,6 @@ class Reporter:
     def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
         """Print a table with the first column left-aligned. Print nothing if lines have a prefix."""
         for text in [title, *(" | ".join(row) for row in (header, *rows))]:
-            self.detail(text)
+            self.detail(visible(text))
         if not self._prefix:
             print_table(title, header, rows, to=self._console)

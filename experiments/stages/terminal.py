@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from experiments.cli.console import percent_change, si
+from experiments.cli.console import Lines, percent_change, si
 from experiments.stages.contamination import sentence
 from experiments.verdict import BUDGETS, at_scale, detail, verdict
 
@@ -86,9 +86,9 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
         change = percent_change(scores.bits_per_byte, base.scores.bits_per_byte)
         row = [
             arm.label,
-            f"{tokenizer.vocab_size:,}" + (f"\n{superwords:,} superwords" if superwords else ""),
+            Lines(f"{tokenizer.vocab_size:,}", f"{superwords:,} superwords" if superwords else ""),
             f"{scores.bytes_per_token:.3f}",
-            f"{scores.bits_per_byte:.4f}" + (f"\n{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""),
+            Lines(f"{scores.bits_per_byte:.4f}", f"{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""),
             "" if arm is base else "withheld" if arm.barred or base.barred else change,
             si(arm.lm.contents.summary.flops),
             si(scores.cost.decode_flops_per_byte),

@@ -8,6 +8,8 @@ import pytest
 
 from experiments.cli import main
 from experiments.report.combining import combine, downstream_rows, find
+from experiments.report.over_compute import deployment_of
+from experiments.store.records import load
 from tests import other_tokenizers
 from tests.experiments.outputs import run_until as run
 from tests.experiments.outputs import setting
@@ -191,13 +193,13 @@ def test_a_record_is_data(sweep, tmp_path, monkeypatch, capsys):
     path, reading = tmp_path / "run" / "run.json", "${oc.env:HF_TOKEN}"
     record = json.loads(path.read_text())
     keys = [f"deployment.{key}" for key in ("n_layers", "mlp", "rho", reading)] + [f"+deployment.x={reading}", reading]
-    for setting in [*(f"{key}={reading}" for key in keys), f"deployment={reading}", "deployment.n_layers=7"]:
-        path.write_text(json.dumps(record | {"overrides": [setting], "command": reading, "error": reading}))
+    for text in [*(f"{key}={reading}" for key in keys), f"deployment={reading}", "deployment.n_layers=7"]:
+        path.write_text(json.dumps(record | {"overrides": [text], "command": reading, "error": reading}))
         assert main.run(["compare", str(path.parent), "--out", str(tmp_path / "out")]) == 0
         assert "hf_planted" not in "".join(
             [*capsys.readouterr(), *(f.read_text() for f in (tmp_path / "out").iterdir())]
         )
-    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["deployment"]["n_layers"] == 7
+    assert deployment_of(load(path)).n_layers == 7
     ladder = record | {"rungs": [record["results"]], "overrides": [f"budget.tolerance={reading}", keys[0]]}
     path.write_text(json.dumps(ladder))
     assert main.run(["compare", str(path.parent), "average=macro", "--out", str(tmp_path / "out")]) == 2
