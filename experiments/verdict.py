@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import percent, si, signed
+from experiments.cli.console import Lines, percent, si, signed
 from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS
 
 if TYPE_CHECKING:
@@ -154,16 +154,16 @@ def decision(compared: Comparison, labels: Sequence[str]) -> str:
     return decisions.get(compared.verdict, compared.verdict)
 
 
-def detail(result: Result) -> list[str]:
+def detail(result: Result) -> str:
     """The difference of `Result.pair`, what its uncertainty includes and what is unequal; a line per further arm."""
     if len(result.arms) == 1:
-        return ["Choose further arms, such as arms=[bpe,superbpe], to compare."]
+        return "Choose further arms, such as arms=[bpe,superbpe], to compare."
     first, compared = result.labels[0], result.shown
     difference = _difference(result, result.pair[1])
     others = [f"{_difference(result, j)}." for j in result.tested if j != result.pair[1]]
     if compared.interval is None:
         why = f"no interval, because there are too few {compared.cluster}s"
-        return [f"{difference}; {why}.{_unequal(result)}", *others]
+        return Lines(f"{difference}; {why}.{_unequal(result)}", *others)
     among = f"{compared.n_documents:,} held-out documents"
     if compared.cluster != "document":
         among = f"the {compared.n_clusters:,} {compared.cluster}s of {among}"
@@ -179,7 +179,7 @@ def detail(result: Result) -> list[str]:
     n = len(result.tested)
     corrected = f", corrected for {n} comparisons with {first}" if n > 1 and compared.tested else ""
     note = asymmetry(compared.percent, compared.interval, compared.cluster)
-    return [f"{difference}{corrected} ({how}).{note}{_division(result)}{_unequal(result)}", *others]
+    return Lines(f"{difference}{corrected} ({how}).{note}{_division(result)}{_unequal(result)}", *others)
 
 
 def _difference(result: Result, other: int) -> str:

@@ -81,9 +81,9 @@ def run(arguments: argparse.Namespace) -> None:
             return
         from experiments.report import over_compute
 
-        then: list[str | Path] = (
-            [] if table and settings else ["compare", runs[0], "deployment=dense-70b" if table else "--perturb"]
-        )
+        then: Sequence[str | Path] = ["compare", runs[0], "deployment=dense-70b" if table else "--perturb"]
+        if table and settings:
+            then = []
         tolerance = arguments.tolerance
         if table:
             over_compute.compare_points(runs[0], settings, out, tolerance=tolerance)
@@ -137,7 +137,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     write_whole(out / PAGE, render(numbers))
     reporter.table("Held-out text", *result_table(result))
     reporter.say(verdict(result), style="bold")
-    for text in detail(result):
+    for text in detail(result).splitlines():
         reporter.say(text)
     then = Step(**numbers["next"]).follow(reporter) if numbers["next"] else []
     written = [out / name for name in (PAGE, NUMBERS, DIFFERENCES)]

@@ -57,7 +57,7 @@ def gather(
             "winner": winner.key if winner else None,
             "withheld": result.withheld,
             "sentence": verdict(result),
-            "detail": " ".join(detail(result)[:6]),
+            "detail": " ".join(detail(result).splitlines()[:6]),
             "percent": compared.percent if compared else None,
             "low": low,
             "high": high,

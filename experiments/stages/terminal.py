@@ -57,7 +57,7 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     say("")
     context.reporter.table(f"Held-out text, {BUDGETS[mode]}", *result_table(result))
     say(verdict(result), style="bold")
-    for line in detail(result):
+    for line in detail(result).splitlines():
         say(line)
     if result.overlap is not None:
         say(sentence(result.overlap.contents))

@@ -148,7 +148,7 @@ def test_columns_share_the_width_that_words_leave_and_have_no_lines_between_them
     assert text.splitlines()[-2].split() == row
 
 
-CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 @pytest.mark.parametrize("part", ["a", "[/red]", "\x1b[2J", "\r", "\x9b", "\u202e", "\u2028", *hostile(0, 9)[-9:]])
