@@ -202,5 +202,5 @@ def test_a_record_is_data(sweep, tmp_path, monkeypatch, capsys):
     assert deployment_of(load(path)).n_layers == 7
     ladder = record | {"rungs": [record["results"]], "overrides": [f"budget.tolerance={reading}", keys[0]]}
     path.write_text(json.dumps(ladder))
-    assert main.run(["compare", str(path.parent), "average=macro", "--out", str(tmp_path / "out")]) == 2
+    assert main.run(["compare", str(path.parent), "deployment.rho=2", "--out", str(tmp_path / "out")]) == 2
     assert "hf_planted" not in capsys.readouterr().err
