@@ -14,7 +14,7 @@ from superbpe.rules import PRESETS, Rules
 from superbpe.search import Found, Search
 from superbpe.sources import Source, opened
 from superbpe.start import Start, resolve_start
-from tokenizer import _native, patterns
+from tokenizer import patterns
 from tokenizer.corpus.seen import KEY, Recorder
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import LONGEST_TOKEN
@@ -137,6 +137,5 @@ def _unreachable(start: Start) -> int:
     """Number of phase-1 tokens that encoding never produces, because their own text is cut first."""
     if start.rules.phase1_fence == "kept":
         return 0
-    first = patterns.resolve(start.rules.fence)
     tokens = [start.tokenizer.vocab[i] for i in start.ids[256:].tolist()]
-    return sum(len(_native.split(token.decode(errors="replace"), first.regex)) > 1 for token in tokens)
+    return int(patterns.is_cut(tokens, patterns.resolve(start.rules.fence)).sum())

@@ -22,7 +22,11 @@ scanners in the native core (`native/src/pretokenize/patterns.rs`); any other re
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from tokenizer import _native
 from tokenizer.documents import check_text
@@ -97,3 +101,9 @@ def split(text: str, pattern: str | Pattern) -> list[str]:
     """
     check_text(text)
     return _native.split(text, resolve(pattern).regex)
+
+
+def is_cut(tokens: Sequence[bytes], pattern: Pattern, *, errors: str = "replace") -> npt.NDArray[np.bool_]:
+    """Whether a pattern cuts the text of each token; `errors` decodes parts of characters (`bytes.decode`)."""
+    pieces = _native.count_pieces([token.decode(errors=errors) for token in tokens], pattern.regex)
+    return np.array(pieces, dtype=np.int64) > 1

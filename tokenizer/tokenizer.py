@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native, documents
+from tokenizer import _native, documents, patterns
 from tokenizer.definition import Definition, Stored, printable
 from tokenizer.documents import Texts
 from tokenizer.errors import UserError, check_whole, quoted
@@ -145,11 +145,8 @@ class Tokenizer(TokenizerLike):
 
     def crossing_ids(self) -> npt.NDArray[np.int64]:
         """Ids, by rank, of phase-2 tokens that cross a boundary of phase 1's pattern, superwords or not."""
-        phase2 = self.merge_ids[self.n_phase1_merges :, 2].tolist()
-        crossing = [
-            i for i in phase2 if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1
-        ]
-        return np.array(crossing, dtype=np.int64)
+        phase2 = self.merge_ids[self.n_phase1_merges :, 2]
+        return phase2[patterns.is_cut([self.vocab[i] for i in phase2.tolist()], self.pattern)]
 
     # --- encoding and decoding ---
 

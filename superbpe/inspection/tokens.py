@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from tokenizer import _native, patterns
+from tokenizer import patterns
 from tokenizer.definition import NOT_IN_UTF8
 from tokenizer.interface import n_words
 
@@ -152,11 +152,8 @@ def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
     if pretokens is None:
         superword, crossing = _mask(size, tokenizer.superword_ids()), _mask(size, tokenizer.crossing_ids())
     else:
-        merged = np.flatnonzero(rank >= 0).tolist()
         # Part of a character at the start or end does not count as a cut.
-        crossing = _mask(
-            size, [i for i in merged if len(_native.split(vocab[i].decode(errors="ignore"), pretokens.regex)) > 1]
-        )
+        crossing = (rank >= 0) & patterns.is_cut(vocab, pretokens, errors="ignore")
         superword = crossing & (words > 1)
     text = [display(token) for token in vocab]
     return Tokens(

@@ -19,6 +19,19 @@ pub fn equivalent_patterns() -> Vec<(&'static str, &'static str)> {
     EQUIVALENT.iter().map(|&(regex, kind)| (regex, name(kind))).collect()
 }
 
+/// The number of pieces of each text; fails if the regex does not compile.
+#[pyfunction]
+pub fn count_pieces(texts: Vec<String>, pattern: &str) -> PyResult<Vec<usize>> {
+    core(|| {
+        let scanner = Scanner::new(pattern)?;
+        let mut counts = vec![0; texts.len()];
+        for (text, count) in texts.iter().zip(&mut counts) {
+            scanner.pieces(text.as_bytes(), |_, _| *count += 1)?;
+        }
+        Ok(counts)
+    })
+}
+
 /// The pieces of a text; fails if the regex does not compile.
 #[pyfunction]
 pub fn split(text: &str, pattern: &str) -> PyResult<Vec<String>> {
