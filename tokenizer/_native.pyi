@@ -96,6 +96,11 @@ class Feed:
     def close(self) -> None: ...
 
 @final
+class Stream:
+    def __new__(cls, path: str, feed: Feed | None = None) -> Stream: ...
+    def read(self, size: int) -> bytes: ...
+
+@final
 class Reader:
     def __new__(
         cls,

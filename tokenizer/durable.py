@@ -92,10 +92,12 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error of a library that read a file is due to its content, not to the disk or permissions.
+    """Whether an error of a library that read a file is due to its content, not to the disk, permissions or memory.
 
     Libraries raise OSErrors for damaged content as well: without a number, or with EINVAL after a wrong offset.
     """
+    if isinstance(error, MemoryError):
+        return False
     return not isinstance(error, OSError) or error.errno in (None, errno.EINVAL, errno.ENOENT)
 
 

@@ -99,11 +99,15 @@ def read_bytes(path: Path) -> bytes:
 
     Raises:
         FileNotFoundError: the path does not exist.
-        UserError: the path is not a regular file.
+        UserError: the path is not a regular file, or the file does not fit into memory.
     """
     check_file(path)
-    with naming(path):
-        return path.read_bytes()
+    try:
+        with naming(path):
+            return path.read_bytes()
+    except MemoryError:
+        size = path.stat().st_size
+        raise UserError(f"{path} has {size:,} bytes, which do not fit into memory; is it the right file?") from None
 
 
 def read_text(path: Path) -> str:

@@ -32,7 +32,8 @@ class CorpusConfig:
         on_invalid_utf8: "error", or "replace" (malformed bytes become U+FFFD).
         on_error: "error", or "skip" to leave out damaged files, lines and rows: truncated compression, malformed JSON,
             a missing field, a value of the wrong type, malformed UTF-8 (unless it is replaced). `Corpus.skipped` lists
-            them, and every pass ends with a warning. A damaged file is read up to the damage.
+            them and, whatever the setting, records whose text is null; every pass ends with a warning. A damaged file
+            is read up to the damage.
         batch_bytes: text per batch, in bytes.
         document_limit_bytes: a longer document is an error, unless `max_document_bytes` skips it. Documents are kept
             in memory as a whole, at several times their size, and a small compressed file can hold any amount of

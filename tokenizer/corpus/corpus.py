@@ -258,7 +258,8 @@ class Corpus:
 
         A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
-        yield from read_files(self.skipped, [file], replace(self.config, field=field), aligned=True)
+        skipped = self.skipped if field == self.config.field else Skipped()  # a record without a source is read
+        yield from read_files(skipped, [file], replace(self.config, field=field), aligned=True)
         self.check_unchanged()
 
     def check_unchanged(self) -> None:

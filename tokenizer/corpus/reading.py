@@ -13,8 +13,9 @@ from pathlib import Path
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.records import file_records
 from tokenizer.corpus.remote import File, RemoteFile, concurrently
-from tokenizer.corpus.rows import batch_records, dataset_records, file_records, read_parquet
+from tokenizer.corpus.rows import batch_records, dataset_records, read_parquet
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.files import without_credentials
 
@@ -65,7 +66,8 @@ def _rows(files: Sequence[tuple[File, str] | None], config: CorpusConfig, skippe
         elif file[1] == "parquet":
             yield from read_parquet(file[0], config, skipped)
         else:
-            yield from batch_records(file_records(*file, config), config, skipped, str(file[0]))
+            with feeding([file[0]], 1) as (feed,):
+                yield from batch_records(file_records(*file, feed, config), config, skipped, str(file[0]))
 
 
 def _ahead(batches: Iterator[_native.Batch], lacking: Skipped, skipped: Skipped) -> Iterator[_native.Batch]:

@@ -31,6 +31,8 @@ BLOCK_BYTES, AHEAD = 1 << 23, 4
 """Bytes per request, and requests in flight per file."""
 ATTEMPTS, FIRST_DELAY, LONGEST_DELAY = 8, 0.5, 30.0
 """Consecutive attempts, seconds before the second one, which double with every further one, and their maximum."""
+_OVERLAP_BYTES = 64
+"""Bytes that consecutive requests have in common, so that an answer for another range is noticed."""
 _WEB = ("https", "http")
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _AWS_TEMPORARY = re.compile(
@@ -94,17 +96,50 @@ class RemoteFile:
         system, path = _system(self.address)
 
         def read(at: int) -> bytes:
+            first, last = max(start, at - _OVERLAP_BYTES), min(at + BLOCK_BYTES, stop)
             with system.open(path, "rb", cache_type="none") as file:
-                file.seek(at)
-                content = bytes(file.read(min(BLOCK_BYTES, stop - at)))
-            if len(content) < min(BLOCK_BYTES, stop - at):
-                raise UserError(f"{self}: the file ended at byte {at + len(content)} of {self.stat.size}")
+                try:
+                    content = _content(file, first, last - first)
+                except OSError as error:
+                    if "flush response stream" not in str(error):  # of Arrow, whose buffer has the size of the range
+                        raise
+                    content = b""
+            if len(content) != last - first:
+                self._check_unchanged()
+                raise UserError(_wrong_answer(self.url, f"bytes={first}-{last - 1}", "another number of bytes"))
             return content
 
+        self._check_unchanged()
+        blocks = range(start, stop, BLOCK_BYTES)
+        before = b""
+        contents = concurrently(lambda at: attempted(self.url, lambda: read(at)), blocks, AHEAD)
+        for at, block in zip(blocks, contents, strict=True):
+            if block[: len(before)] != before:
+                self._check_unchanged()
+                asked = f"bytes={at - len(before)}-{at + len(block) - len(before) - 1}"
+                raise UserError(_wrong_answer(self.url, asked, "bytes that differ from those before them"))
+            yield block[len(before) :]
+            before = block[-_OVERLAP_BYTES:]
+
+    def _check_unchanged(self) -> None:
         if (now := self.current()) != self.stat:
             raise UserError(changed(self, self.stat, now))
-        blocks = range(start, stop, BLOCK_BYTES)
-        yield from concurrently(lambda at: attempted(self.url, lambda: read(at)), blocks, AHEAD)
+
+
+def _content(file: Any, at: int, size: int) -> bytes:
+    """The bytes that a server sends of an open file for a range; their number may be wrong."""
+    file.seek(at)
+    if not hasattr(file, "stream"):
+        return bytes(file.read(size))
+    # Arrow returns as many bytes as it asked for. The buffer keeps its last byte if fewer came.
+    content = bytearray(size)
+    for mark in (0xFF, 0xFE):
+        content[-1] = mark
+        file.seek(at)
+        read = file.readinto(content)
+        if read < size or content[-1] != mark:
+            return bytes(content[:read])
+    return b""  # the file is longer than what came
 
 
 File: TypeAlias = "Path | RemoteFile"
@@ -243,6 +278,18 @@ def attempted(url: str, call: Callable[[], _T], attempts: int | None = None, wha
     raise AssertionError
 
 
+async def _check_range(_session: Any, _context: Any, request: Any) -> None:
+    """Check that a web server answers for the range that was asked for."""
+    asked, sent = request.headers.get("Range"), request.response.headers.get("Content-Range")
+    if asked and sent and sent.partition("/")[0].replace(" ", "=") != asked:
+        raise UserError(_wrong_answer(shown(str(request.url)), asked, sent))
+
+
+def _wrong_answer(url: str, asked: str, sent: str) -> str:
+    """Error message for an answer that is not what was asked for."""
+    return f"{url}: the request for {asked} was answered with {sent}: a server or a proxy is faulty; {_REMEDY}"
+
+
 def _system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the file's path in it."""
     scheme, _, path = url.partition("://")
@@ -261,11 +308,14 @@ def _system(url: str) -> tuple[Any, str]:
 def _connected(scheme: str, bucket: str, _process: int) -> Any:
     """A file system of this process: a forked one must not use connections and locks of its parent."""
     if scheme in _WEB:
-        from aiohttp import ClientTimeout
+        from aiohttp import ClientTimeout, TraceConfig
         from fsspec.implementations.http import HTTPFileSystem
 
         timeout = ClientTimeout(total=None, sock_connect=10, sock_read=60)
-        return HTTPFileSystem(client_kwargs={"timeout": timeout, "trust_env": True}, skip_instance_cache=True)
+        checks = TraceConfig()
+        checks.on_request_end.append(_check_range)
+        client = {"timeout": timeout, "trust_env": True, "trace_configs": [checks]}
+        return HTTPFileSystem(client_kwargs=client, skip_instance_cache=True)
     from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow import fs
 

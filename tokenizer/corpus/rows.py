@@ -1,20 +1,20 @@
-"""Documents from rows: Parquet files and records of datasets."""
+"""Documents from rows: Parquet files, columns, and records of datasets."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import os
 import re
-from contextlib import contextmanager, suppress
+import tempfile
+from contextlib import contextmanager, nullcontext, suppress
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenizer import _native
 from tokenizer.corpus.remote import RemoteFile
+from tokenizer.corpus.skipped import PLACES
 from tokenizer.durable import is_damage
 from tokenizer.errors import DataError, UserError, listed, shortened
 
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from tokenizer.corpus.remote import File
     from tokenizer.corpus.skipped import Skipped
 
-_PARQUET_ROWS = 1024
+_PARQUET_ROWS, _DELTA_ROWS = 1024, 16
+"""Maximum numbers of rows that are decoded at a time; with delta encoding, the length of texts is unknown before."""
+_SKEW = 16
+"""Texts may be this many times as long as on average before more than a few batches of them are decoded."""
+_BUFFER_BYTES = 1 << 20
 FOOTER_BYTES = 1 << 16
 """Bytes that are read of the end of a remote Parquet file; more if its metadata are longer."""
 _SET_FIELD = "name the one that holds the text with field=NAME"
@@ -45,8 +49,8 @@ def read_parquet(path: File, config: CorpusConfig, skipped: Skipped) -> Iterator
     Args:
         path: the file.
         config: how to read it.
-        skipped: gets what `on_error=skip` leaves out, before the batch that lacks it: the rest of damaged row groups,
-            whose rows become empty documents, as in JSON lines.
+        skipped: gets rows without a text, and what `on_error=skip` leaves out, before the batch that lacks it: the rest
+            of damaged row groups, whose rows become empty documents, as in JSON lines.
     """
     import pyarrow.parquet as pq
 
@@ -68,7 +72,7 @@ def read_parquet(path: File, config: CorpusConfig, skipped: Skipped) -> Iterator
                 batch, bad = _documents(rows, columns, where, done, config)
                 if bad:
                     count += len(bad)
-                    places += [f"row {done + row}: not UTF-8" for row in bad]
+                    places = [*places, *bad][:PLACES]
                     skipped.add(str(path), count, places)
                 done += len(rows)
                 yield batch
@@ -93,9 +97,10 @@ def _explained(what: str, remedy: str = "") -> Iterator[None]:
     except UserError:  # of a remote file
         raise
     except errors as error:
-        reason = shortened(error)
+        reason, place = shortened(error), what.rpartition(": ")[0]
+        if isinstance(error, MemoryError):
+            raise UserError(f"{place}: {reason}; free memory, or write the file with smaller row groups") from None
         if isinstance(error, NotImplementedError) or re.search("(?i)not (yet )?implemented|codec|decrypt", reason):
-            place = what.rpartition(": ")[0]
             raise UserError(
                 f"{place}: pyarrow {pa.__version__} cannot read this file: {reason}; write it with another encoding or "
                 "compression"
@@ -117,52 +122,90 @@ def _footer(file: File) -> Any:
     return pa.BufferReader(tail)
 
 
-def _chunks(file: RemoteFile, metadata: Any, i: int, columns: Sequence[str]) -> Any:
-    """A file that has only the given columns (dotted paths) of row group `i`, and zeros elsewhere.
+@contextmanager
+def _chunks(file: RemoteFile, metadata: Any, i: int, columns: Sequence[str]) -> Iterator[str]:
+    """A file that has only the given columns (dotted paths) of row group `i`, and holes elsewhere.
 
     Arrow must not call a Python file: a call that waits for a server would abort the process at its exit.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    content = np.zeros(file.stat.size, np.uint8)  # pages that are not written take no memory
-    # `group.column` aborts the process if the metadata are damaged. Reading checks them, and then finds no page.
-    try:
-        empty = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), metadata=metadata)
-        next(empty.iter_batches(1, row_groups=[i], columns=columns, use_threads=False), None)
-    except OSError as error:
-        if "page header" not in str(error):
-            raise
-    group = metadata.row_group(i)
-    for column in map(group.column, range(group.num_columns)):
-        if column.path_in_schema in columns:
-            at = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
-            # As Arrow: some old writers did not count the header of the dictionary.
-            for block in file.blocks(at, min(file.stat.size, at + column.total_compressed_size + 100)):
-                content[at : at + len(block)] = np.frombuffer(block, np.uint8)
-                at += len(block)
-    return pa.BufferReader(pa.py_buffer(content))
+    with _nameless_file() as content:
+        content.truncate(file.stat.size)
+        path = f"/dev/fd/{content.fileno()}"
+        # `group.column` aborts the process if the metadata are damaged. Reading checks them, and then finds no page.
+        try:
+            empty = pq.ParquetFile(path, metadata=metadata, buffer_size=_BUFFER_BYTES)
+            next(empty.iter_batches(1, row_groups=[i], columns=columns, use_threads=False), None)
+        except OSError as error:
+            if "page header" not in str(error):
+                raise
+        group = metadata.row_group(i)
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in columns:
+                at = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
+                content.seek(at)
+                # As Arrow: some old writers did not count the header of the dictionary.
+                for block in file.blocks(at, min(file.stat.size, at + column.total_compressed_size + 100)):
+                    content.write(block)
+        content.flush()
+        yield path
+
+
+def _nameless_file() -> IO[bytes]:
+    """A temporary file whose holes take no space: in memory, where the system has such files."""
+    if hasattr(os, "memfd_create"):  # Linux
+        return os.fdopen(os.memfd_create("row-group"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], config: CorpusConfig) -> Iterator[Any]:
-    """Rows of row group `i` of a file; `file` has the metadata, and everything else of a local file."""
+    """Rows of row group `i` of a file; `file` has the metadata."""
     import pyarrow.parquet as pq
 
     names = [".".join(column) for column in columns]
-    with _explained(f"{path}: damaged Parquet file", "; download or write it again"):
-        group = file.metadata.row_group(i)
-        if isinstance(path, RemoteFile):
-            file = pq.ParquetFile(_chunks(path, file.metadata, i, names), metadata=file.metadata)
-        # At most a few batches of text, by the average length of the group's rows.
-        most = max(1, 4 * config.batch_bytes * group.num_rows // max(group.total_byte_size, 1))
+    with (
+        _explained(f"{path}: damaged Parquet file", "; download or write it again"),
+        _chunks(path, file.metadata, i, names) if isinstance(path, RemoteFile) else nullcontext(str(path)) as source,
+    ):
+        rows = _batch_rows(source, file.metadata, i, columns[0], f"{path}: ", config)
+        file = pq.ParquetFile(source, metadata=file.metadata, buffer_size=_BUFFER_BYTES)
         # Arrow's own threads are not faster for a single column.
-        yield from file.iter_batches(min(most, _PARQUET_ROWS), row_groups=[i], columns=names, use_threads=False)
+        yield from file.iter_batches(rows, row_groups=[i], columns=names, use_threads=False)
+
+
+def _batch_rows(source: str, metadata: Any, i: int, column: list[str], where: str, config: CorpusConfig) -> int:
+    """Rows of which at most a few batches of text are decoded: an encoding may store repeated text once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    name = ".".join(column)
+
+    def first_row(**options: Any) -> Any:
+        file = pq.ParquetFile(source, metadata=metadata, buffer_size=_BUFFER_BYTES, **options)
+        rows = next(file.iter_batches(1, row_groups=[i], columns=[name], use_threads=False), None)
+        return None if rows is None else _inside(rows, column)
+
+    if (text := first_row()) is None:
+        return 1
+    _as_bytes(text, f"{where}field {config.field!r}")
+    group = metadata.row_group(i)
+    (chunk,) = (part for part in map(group.column, range(group.num_columns)) if part.path_in_schema == name)
+    if any("DELTA" in encoding for encoding in chunk.encodings):
+        return _DELTA_ROWS
+    longest: int = _SKEW * chunk.total_uncompressed_size // max(chunk.num_values, 1)
+    if any("DICTIONARY" in encoding for encoding in chunk.encodings):
+        text = first_row(read_dictionary=[name])
+        if pa.types.is_dictionary(text.type):
+            longest = max(longest, pc.max(pc.binary_length(text.dictionary)).as_py() or 0)
+    return max(1, min(_PARQUET_ROWS, 4 * config.batch_bytes // max(longest, 1)))
 
 
 def _documents(
     rows: Any, columns: Sequence[list[str]], where: str, first: int, config: CorpusConfig
-) -> tuple[_native.Batch, list[int]]:
-    """Documents of rows, and which of them `on_error=skip` made empty because they are not UTF-8."""
+) -> tuple[_native.Batch, list[str]]:
+    """Documents of rows, and places of those that are missing: null, or not UTF-8 with `on_error=skip`."""
     import pyarrow.compute as pc
 
     texts = _as_bytes(_inside(rows, columns[0]), f"{where}field {config.field!r}")
@@ -211,20 +254,25 @@ def _inside(rows: Any, path: Sequence[str]) -> Any:
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
-def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
+def batch_column(column: Any, config: CorpusConfig, skipped: Skipped, part: str = "") -> Iterator[_native.Batch]:
     """Batches of the texts of an Arrow array, or of a column that can be exported as one (pandas, polars).
 
-    The column may also be a table, which has the column `config.field`.
+    Args:
+        column: the column; it may also be a table, which has the column `config.field`.
+        config: how to read it.
+        skipped: gets the rows without a text.
+        part: start of messages about one of several columns.
 
     Raises:
         UserError: the column does not hold text, or text that is not UTF-8.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    what, field, root = "the column", "", ""
+    what, field, root = f"{part}the column", "", ""
     names = getattr(column, "column_names", None) or getattr(column, "columns", None)
     if names is not None:
-        what, field, names = f"field {config.field!r}", config.field, list(names)
+        what, field, names = f"{part}field {config.field!r}", config.field, list(names)
         root = config.field if config.field in names else config.field.split(".")[0]
         if root not in names:
             raise DataError(f"no field {config.field!r} (the fields are: {listed(names)}); {_SET_FIELD}")
@@ -235,12 +283,20 @@ def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
         raise UserError(f"{what} does not hold text: {shortened(error)}") from None
     table, first = pa.table([chunked], names=[root]), 0
     path, _ = _column(table.schema, field, "no field", _SET_FIELD)
+    count, places = 0, list[str]()
     for chunk in table.to_batches():
         rows = max(1, config.batch_bytes * len(chunk) // max(chunk.nbytes, 1))
-        if pa.types.is_dictionary(chunked.type):  # its values repeat
-            rows = min(rows, _PARQUET_ROWS)
+        texts = _inside(chunk, path)
+        _as_bytes(texts.slice(0, 1), what)  # before its values are measured
+        if pa.types.is_dictionary(texts.type):  # its values repeat
+            longest = pc.max(pc.binary_length(texts.dictionary)).as_py() or 1
+            rows = max(1, min(rows, _PARQUET_ROWS, 4 * config.batch_bytes // longest))
         for start in range(0, len(chunk), rows):
-            yield _batch(_as_bytes(_inside(chunk.slice(start, rows), path), what), "", first + start, config)[0]
+            batch, missing = _batch(_as_bytes(texts.slice(start, rows), what), "", first + start, config)
+            if missing:
+                count, places = count + len(missing), [*places, *missing][:PLACES]
+                skipped.add(what, count, places)
+            yield batch
         first += len(chunk)
 
 
@@ -256,14 +312,15 @@ def _as_bytes(texts: Any, what: str) -> Any:
     return texts.cast(pa.large_binary())
 
 
-def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_native.Batch, list[int]]:
-    """Documents of a column of bytes, the first of which is row `first`, and which of them `on_error=skip` emptied."""
+def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_native.Batch, list[str]]:
+    """Documents of a column of bytes, the first of which is row `first`, and places of those that are missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if longest > config.document_limit_bytes and config.skip_above is None:
-        raise _too_long(f"{where}a document of rows {first} to {first + len(texts) - 1}", longest, config)
+        raise too_long(f"{where}a document of rows {first} to {first + len(texts) - 1}", longest, config)
+    missing = dict.fromkeys(pc.indices_nonzero(texts.is_null()).to_pylist() if texts.null_count else [], "null")
     texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # copies slices, so that offsets start at 0
     _, offsets, data = texts.buffers()
     try:
@@ -271,58 +328,24 @@ def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_n
             np.frombuffer(data or b"", np.uint8),
             np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
             replace_invalid=config.on_invalid_utf8 == "replace",
-        ), []
+        ), [f"row {first + i}: null" for i in missing]
     except UserError as error:
         if config.on_error != "skip":
             raise UserError(f"{where}{error}") from None
     values = texts.to_pylist()
     decoded = [value.decode(errors="replace") for value in values]
-    valid = [text.encode() == value for text, value in zip(decoded, values, strict=True)]
-    bad = [i for i, is_valid in enumerate(valid) if not is_valid]
-    texts = [text if is_valid else "" for text, is_valid in zip(decoded, valid, strict=True)]
-    return _native.Batch.from_texts(texts), bad
+    bad = [i for i, (text, value) in enumerate(zip(decoded, values, strict=True)) if text.encode() != value]
+    for i in bad:
+        decoded[i], missing[i] = "", "not UTF-8"
+    return _native.Batch.from_texts(decoded), [f"row {first + i}: {missing[i]}" for i in sorted(missing)]
 
 
-def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
+def too_long(what: str, size: int, config: CorpusConfig) -> UserError:
+    """Error message for a document that is longer than the limit."""
     return UserError(
         f"{what} has {size} bytes, more than document_limit_bytes={config.document_limit_bytes}: raise this limit to "
         "read it, which takes several times its size in memory; or skip long documents with max_document_bytes=SIZE"
     )
-
-
-def file_records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
-    """Records of a CSV file, of a JSON array, or of a file that `Dataset.save_to_disk` wrote (`form` is arrow).
-
-    The last one is an error if the file is damaged.
-    """
-    damage: tuple[type[Exception], ...] = (csv.Error, *parquet_errors())
-    limit, errors = config.document_limit_bytes, "replace" if config.on_invalid_utf8 == "replace" else "strict"
-    try:
-        if form == "arrow":
-            from datasets import Dataset
-
-            yield from Dataset.from_file(str(path))
-            return
-        with opened(path) as stream:
-            if form == "csv":
-                csv.field_size_limit(max(csv.field_size_limit(), limit))
-                lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors=errors, newline="")
-                for row in csv.DictReader(lines, delimiter="\t" if ".tsv" in str(path).lower() else ","):
-                    with suppress(KeyError, TypeError, ValueError):
-                        row[str(config.score_field)] = float(row[str(config.score_field)] or "nan")
-                    yield row
-                return
-            content = stream.read(limit + 1)
-        if len(content) > limit:
-            raise _too_long(f"{path}: the JSON array", len(content), config)
-        records = json.loads(content.decode("utf-8-sig", errors))
-        yield from records if isinstance(records, list) else [DataError("is not a JSON array")]
-    except UserError:
-        raise
-    except damage as error:
-        if isinstance(error, OSError) and not is_damage(error):
-            raise
-        yield DataError(f"cannot be read to its end: {shortened(error)}")
 
 
 def dataset_records(config: CorpusConfig) -> Any:
@@ -340,22 +363,10 @@ def dataset_records(config: CorpusConfig) -> Any:
         raise UserError(f"the dataset {name!r} cannot be loaded: {shortened(error)}") from error
 
 
-def opened(path: File) -> Any:
-    """A file for reading its bytes, decompressed. A remote file is read first."""
-    import pyarrow as pa
-
-    name = str(path).lower()
-    compression = "gzip" if name.endswith(".gz") else "zstd" if name.endswith((".zst", ".zstd")) else None
-    source: Any = str(path)
-    if isinstance(path, RemoteFile):
-        source = pa.py_buffer(b"".join(path.blocks()))
-    return pa.input_stream(source, compression=compression)
-
-
 def batch_records(
     records: Iterable[Any],
     config: CorpusConfig,
-    skipped: Skipped | None = None,
+    skipped: Skipped,
     name: str | None = None,
 ) -> Iterator[_native.Batch]:
     """Batches of strings, or of the texts of dictionaries, as `datasets` yields them.
@@ -363,29 +374,27 @@ def batch_records(
     Args:
         records: the strings or dictionaries.
         config: how to read them.
-        skipped: gets what `on_error=skip` leaves out, before the batch that lacks it; these records become empty
-            documents, as in JSON lines.
+        skipped: gets records without a text, and what `on_error=skip` leaves out, before the batch that lacks it; these
+            records become empty documents, as in JSON lines.
         name: name of the file of the records, for messages.
     """
     where = f"{name}: " if name else ""
     texts: list[str] = []
     places: list[str] = []
-    size = 0
+    size = count = 0
     for number, record in enumerate(records):
         try:
             text = _text(record, number, config)
         except DataError as error:
-            if config.on_error != "skip":
+            if config.on_error != "skip" and not isinstance(error, _NoText):
                 raise DataError(f"{where}{error}") from None
-            places.append(str(error))
-            text = ""
-            if skipped is not None:
-                skipped.add(name or config.dataset or "records", len(places), places)
+            text, count, places = "", count + 1, [*places, str(error)][:PLACES]
+            skipped.add(name or config.dataset or "records", count, places)
         if text is None:
             continue
-        n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        n_bytes = len(text) if text.isascii() else len(text.encode())
         if n_bytes > config.document_limit_bytes and config.skip_above is None:
-            raise _too_long(f"{where}the document of record {number}", n_bytes, config)
+            raise too_long(f"{where}the document of record {number}", n_bytes, config)
         texts.append(text)
         size += n_bytes
         if size >= config.batch_bytes:
@@ -395,10 +404,14 @@ def batch_records(
         yield _native.Batch.from_texts(texts)
 
 
+class _NoText(DataError):
+    """A record whose text is null: an empty document that is counted, whatever `on_error` is."""
+
+
 def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
     """The text of a record; None, or "" with `on_error=skip`, if its score is too low."""
     if isinstance(record, str):
-        return record
+        return _valid(record, f"text {number} contains a lone surrogate", config)
     if isinstance(record, DataError):
         raise record
     if not isinstance(record, dict):
@@ -413,10 +426,21 @@ def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
         if score is None or not float(score) >= config.min_score:  # also if it is NaN
             return "" if config.on_error == "skip" else None
     text = _lookup(record, config.field, number, _SET_FIELD)
-    if text is None:
-        return ""
+    if text is None or text != text:  # pandas has NaN for a missing text
+        raise _NoText(f"record {number}: field {config.field!r} is null")
     if not isinstance(text, str):
         raise DataError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
+    return _valid(text, f"record {number}: not UTF-8 (a malformed byte or a lone surrogate)", config)
+
+
+def _valid(text: str, error: str, config: CorpusConfig) -> str:
+    """The text, if it has no lone surrogates; they are malformed UTF-8, as in files."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        if config.on_invalid_utf8 == "replace":
+            return text.encode("utf-8", "surrogatepass").decode(errors="replace")
+        raise DataError(f"{error}; set on_invalid_utf8=replace to read it as U+FFFD") from None
     return text
 
 

@@ -13,13 +13,12 @@ from typing import Any
 
 from tokenizer.corpus import remote
 from tokenizer.corpus.config import FORMATS
+from tokenizer.corpus.records import ending, opened
 from tokenizer.corpus.remote import File, RemoteFile, Stat
-from tokenizer.corpus.rows import opened
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, confined, is_remote, read_json, shown
 
 _OTHER_ENDINGS = {"text": "txt", "ndjson": "jsonl", "json": "jsonl", "tsv": "csv"}
-COMPRESSIONS = (".gz", ".zst", ".zstd")
 _SAMPLE_BYTES = 1 << 16
 
 
@@ -91,15 +90,13 @@ def is_array(path: File) -> bool:
     """Whether a local file has a JSON array instead of lines."""
     if isinstance(path, RemoteFile):
         return False
-    with suppress(OSError), opened(path) as stream:  # damage is reported by the reader
-        return bool(stream.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["))
+    with suppress(OSError, UserError), opened(path) as stream:  # damage is reported by the reader
+        return stream.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
     return False
 
 
 def _format(path: File) -> str | None:
-    suffixes = [suffix for suffix in map(str.lower, PurePath(str(path)).suffixes) if suffix not in COMPRESSIONS]
-    ending = suffixes[-1][1:] if suffixes else ""
-    form = _OTHER_ENDINGS.get(ending, ending)
+    form = _OTHER_ENDINGS.get(ending(path), ending(path))
     return form if form in FORMATS else None
 
 

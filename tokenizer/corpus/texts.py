@@ -13,6 +13,7 @@ from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import batch_column, batch_records
+from tokenizer.corpus.skipped import Skipped
 from tokenizer.documents import not_files
 from tokenizer.errors import UserError, listed, quoted
 from tokenizer.files import is_remote, shown
@@ -27,7 +28,7 @@ Text: TypeAlias = "Corpus | Path | Iterable[Any] | Callable[[], Any]"
   iterable of dictionaries;
 - a function without arguments that returns one of these from the start on each call.
 
-Missing and empty strings in columns and rows are not documents.
+Missing and empty strings in columns and rows are not documents. A warning says how many were missing.
 """
 
 _Read: TypeAlias = Callable[[Corpus], Iterator[_native.Batch]]
@@ -46,7 +47,7 @@ def batches(text: Any, *, field: str = "text", read: _Read = Corpus.batches) -> 
     """
     if not isinstance(field, str):
         raise UserError(f"field={quoted(field)} is not the name of a field")
-    config = CorpusConfig(field=field)
+    config, skipped = CorpusConfig(field=field), Skipped()
     if isinstance(text, Corpus):
         return read(text)
     if isinstance(text, os.PathLike):
@@ -62,7 +63,7 @@ def batches(text: Any, *, field: str = "text", read: _Read = Corpus.batches) -> 
     if isinstance(text, Mapping):
         raise UserError(f"the text is a {type(text).__name__}: pass one of its entries ({listed(text)})")
     if _is_arrow(text) and not isinstance(text, Iterator):
-        return _not_empty(batch_column(text, config))
+        return _not_empty(batch_column(text, config, skipped), skipped)
     if callable(text) and not hasattr(text, "encode_batch"):
         return batches(text(), field=field, read=read)
     if isinstance(text, bytes | bytearray) or not isinstance(text, Iterable):
@@ -81,8 +82,9 @@ def batches(text: Any, *, field: str = "text", read: _Read = Corpus.batches) -> 
     if isinstance(first, os.PathLike):
         return read(Corpus(replace(config, paths=[str(path) for path in rows])))
     if _is_arrow(first):
-        return chain.from_iterable(batches(part, field=field, read=read) for part in rows)
-    return _not_empty(batch_records(rows, config))
+        parts = (batch_column(part, config, skipped, f"part {i}: ") for i, part in enumerate(rows))
+        return _not_empty(chain.from_iterable(parts), skipped)
+    return _not_empty(batch_records(rows, config, skipped), skipped)
 
 
 def _is_arrow(text: object) -> bool:
@@ -90,9 +92,15 @@ def _is_arrow(text: object) -> bool:
     return hasattr(text, "__arrow_c_array__") or hasattr(text, "__arrow_c_stream__")
 
 
-def _not_empty(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
+def _not_empty(batches: Iterator[_native.Batch], skipped: Skipped) -> Iterator[_native.Batch]:
     keep = _native.DocumentFilter()
-    return (taken for batch in batches if len(taken := keep.apply(batch)[0]))
+    try:
+        for batch in batches:
+            taken, _ = keep.apply(batch)
+            if len(taken):
+                yield taken
+    finally:
+        skipped.report()
 
 
 def _checked(batch: object) -> _native.Batch:

@@ -35,6 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<preparation::Preparation>()?;
     module.add_class::<counting::PretokenCounter>()?;
     module.add_class::<text::Feed>()?;
+    module.add_class::<text::Stream>()?;
     module.add_class::<text::Reader>()?;
     module.add_class::<phase2::SuperwordTrainer>()?;
     module.add_class::<text::TextOverlap>()?;

@@ -1,12 +1,13 @@
 //! Text: batches of documents, filters, readers.
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyOSError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::arrays::{self, Array};
@@ -14,6 +15,7 @@ use super::calls::{core, detached, user_error};
 use crate::runtime::interrupt::poll;
 use crate::text::filter::{Filter, Split};
 use crate::text::overlap::{Found, Overlap};
+use crate::text::read::damage::Failure;
 use crate::text::read::feed;
 use crate::text::read::input::Input;
 use crate::text::read::settings::{Format, Settings};
@@ -227,6 +229,37 @@ impl Feed {
     /// Stops the reader and the thread that supplies the file.
     fn close(&self) {
         self.0.close();
+    }
+}
+
+/// The decompressed bytes of a file whose records Python parses.
+#[pyclass(frozen, module = "tokenizer._native")]
+pub struct Stream(Mutex<Box<dyn Read + Send>>, PathBuf);
+
+#[pymethods]
+impl Stream {
+    #[new]
+    #[pyo3(signature = (path, feed = None))]
+    fn new(py: Python<'_>, path: PathBuf, feed: Option<PyRef<'_, Feed>>) -> PyResult<Self> {
+        let feed = feed.map(|feed| Arc::clone(&feed.0));
+        let input = Input { path, format: Format::Text, feed };
+        // Opening reads the header of a gzip file, so it may wait for the feed.
+        let open = || input.open().map_err(|error| format!("{}: {error}", input.path.display()));
+        Ok(Self(Mutex::new(detached(py, open)?), input.path.clone()))
+    }
+
+    /// At most `size` bytes; none at the end. An OSError says that the file is damaged.
+    fn read<'py>(&self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let read = || {
+            let mut content = vec![0; size];
+            let read = self.0.lock().unwrap_or_else(PoisonError::into_inner).read(&mut content);
+            Ok(read.map(|n| content[..n].to_vec()).map_err(|error| Failure::of(&error)))
+        };
+        match detached(py, read)? {
+            Ok(content) => Ok(PyBytes::new(py, &content)),
+            Err(Failure::Damage(message)) => Err(PyOSError::new_err(message)),
+            Err(Failure::Error(message)) => Err(user_error(format!("{}: {message}", self.1.display()))),
+        }
     }
 }
 

@@ -32,6 +32,7 @@ class Endpoint:
         self.objects, self.requests = {}, []
         self.faults, self.list_faults, self.upload_faults = deque(), deque(), deque()
         self.delay = 0.0  # seconds per request for data
+        self.wrong, self.wrong_from = None, 0  # how answers for ranges from a byte on are wrong, with headers that fit
         self.parts = {}  # of uploads, by (upload, number)
         self.used = Counter()
         self.server = make_server("127.0.0.1", 0, Request.application(self.answer), True, request_handler=Handler)
@@ -61,7 +62,22 @@ class Endpoint:
         response = Response(content, headers={"ETag": f'"{_tag(content)}"'})
         response.last_modified = _time(content)
         response.make_conditional(request, accept_ranges=True, complete_length=len(content))
-        return self.faulty(response, self.faults) if response.status_code == 206 else response
+        if response.status_code != 206:
+            return response
+        range_ = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers["Range"])
+        if self.wrong and range_ and int(range_[1]) >= self.wrong_from:
+            return self.wrongly(response, content, int(range_[1]), int(range_[2]) + 1)
+        return self.faulty(response, self.faults)
+
+    def wrongly(self, response, content, start, end):
+        """The response with other bytes, and headers that fit them."""
+        self.used[self.wrong] += 1
+        part, before = content[start:end], content[max(0, start - 64) : end - 64]
+        wrong = {"short": part[: len(part) // 2], "long": part * 2, "none": b""}.get(self.wrong, before)
+        response.response, response.headers["Content-Length"] = [wrong], len(wrong)
+        if self.wrong == "repeated":  # "shifted" claims to be what was asked for
+            response.headers["Content-Range"] = f"bytes {start - 64}-{end - 65}/{len(content)}"
+        return response
 
     def write(self, key, request):
         content, upload = request.get_data(), request.args.get("uploadId")

@@ -266,8 +266,28 @@ def test_parquet_bytes_are_text_if_they_are_utf8(tmp_path):
     assert documents(path, on_invalid_utf8="replace") == ["fine", REPLACED]
 
 
-def test_a_frame_with_a_long_window_is_read(tmp_path):
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.json", "a.jsonl"])
+def test_padding_and_long_windows_are_read_in_every_format(name, tmp_path):
+    content = {"a.txt": b"one", "a.csv": b"text\none", "a.json": b'[{"text": "one"}]', "a.jsonl": b'{"text": "one"}'}
     compressor = zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters(window_log=28))
-    with (tmp_path / "long.txt.zst").open("wb") as file, compressor.stream_writer(file) as writer:
-        writer.write(b"as `zstd --long=28` writes it")
-    assert documents(tmp_path / "long.txt.zst") == ["as `zstd --long=28` writes it"]
+    path = tmp_path / f"{name}.zst"
+    with path.open("wb") as file, compressor.stream_writer(file) as writer:  # as `zstd --long=28` writes it
+        writer.write(content[name])
+    assert documents(path) == ["one"]
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content[name]) + bytes(5000))
+    assert documents(tmp_path / f"{name}.gz") == ["one"]
+
+
+@pytest.mark.parametrize("encoding", ["dictionary", "delta", "skewed"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_parquet_batches_are_bounded_by_decoded_text(encoding, nested, tmp_path):
+    long, n = "a page that a crawler saw again. " * 8000, 300
+    column = pa.array([""] * 100_000 + [long] * n if encoding == "skewed" else [long] * n)
+    name = "doc.text" if nested else "text"
+    table = pa.table({"doc": pa.StructArray.from_arrays([column], ["text"])} if nested else {"text": column})
+    options = {"use_dictionary": False, "column_encoding": {name: "DELTA_BYTE_ARRAY"}} if encoding == "delta" else {}
+    pq.write_table(table, tmp_path / "a.parquet", compression="zstd", **options)
+    config = CorpusConfig(paths=[str(tmp_path / "a.parquet")], field=name)
+    sizes = [batch.n_bytes for batch in Corpus(config).batches()]
+    assert sum(sizes) == n * len(long)
+    assert max(sizes) <= 5 * config.batch_bytes

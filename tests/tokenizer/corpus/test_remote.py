@@ -1,5 +1,6 @@
 """Text on a loopback endpoint: the documents equal those of local files, whatever the endpoint does."""
 
+import csv
 import gzip
 import os
 import random
@@ -19,10 +20,11 @@ from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
 from tokenizer.corpus import remote
 from tokenizer.corpus.reading import FILES_AHEAD
-from tokenizer.corpus.rows import FOOTER_BYTES
+from tokenizer.corpus.rows import FOOTER_BYTES, read_parquet
+from tokenizer.corpus.skipped import Skipped
 from tokenizer.files import weighted, without_credentials
 
-NAMES = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.txt", "e.parquet", "f.jsonl"]
+NAMES = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.txt", "e.parquet", "f.jsonl", "h.csv.gz"]
 KINDS = ["s3://bucket/data/{}", "{endpoint}/bucket/data/{}", "hf://datasets/org/name/data/{}"]
 
 
@@ -33,6 +35,9 @@ def local(endpoint, tmp_path):
         records = [{"text": f"document {i} of {name}: " + f"{i * number} " * (i % 50)} for i in range(700)]
         if name.endswith(".parquet"):
             write_parquet(tmp_path / name, records)
+        elif name.endswith(".csv.gz"):
+            with gzip.open(tmp_path / name, "wt") as file:
+                csv.writer(file).writerows([["text"], *([each["text"]] for each in records)])
         elif name.endswith(".txt"):
             (tmp_path / name).write_text("\n\n".join(each["text"] for each in records))
         else:
@@ -57,6 +62,41 @@ def test_documents_equal_those_of_local_files(kind, fault, endpoint, local):
     assert texts(urls(kind, endpoint)) == texts(local / name for name in NAMES)
     assert not endpoint.faults
     assert fault is None or endpoint.used[fault] == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        *(("short", name) for name in ("a.jsonl", "h.csv.gz", "d.txt", "e.parquet")),
+        *((wrong, "a.jsonl") for wrong in ("long", "none", "repeated", "shifted")),
+        ("repeated", "e.parquet"),
+    ],
+)
+def test_answers_with_other_bytes_are_errors_and_not_damage(kind, wrong, name, endpoint, local, monkeypatch):
+    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 10)
+    endpoint.wrong, endpoint.wrong_from = wrong, 1 << 10
+    url = kind.format(name, endpoint=endpoint.url)
+    with pytest.raises(UserError, match=rf"{name}: the request for bytes=\d+-\d+ was answered with") as error:
+        texts([url], on_error="skip")
+    assert endpoint.used[wrong]
+    assert "damaged" not in str(error.value)
+
+
+def test_remote_parquet_takes_no_memory_for_the_size_of_its_file(tmp_path):
+    path = write_parquet(
+        tmp_path / "a.parquet", [{"text": f"document {i} " * 30} for i in range(100)], row_group_size=30
+    )
+    content, hole = path.read_bytes(), 1 << 42  # in front of the footer
+    footer = content[-8 - int.from_bytes(content[-8:-4], "little") :]
+
+    class Large(remote.RemoteFile):
+        def blocks(self, start=0, end=None):
+            yield content[start:end] if end else bytes(FOOTER_BYTES - len(footer)) + footer
+
+    file = Large("s3://bucket/a.parquet", remote.Stat(hole + len(content), ""), "")
+    batches = read_parquet(file, CorpusConfig(), Skipped())
+    assert [batch.text(i) for batch in batches for i in range(len(batch))] == texts([path])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,7 +1,9 @@
 """Damaged data with on_error=skip: everything else is read, and what is missing is listed."""
 
+import csv
 import gzip
 import json
+import random
 import re
 import time
 import warnings
@@ -15,6 +17,7 @@ from lm.data.sharding import write_shards
 from tests.tokenizer.corpus.corpora import documents, write_jsonl, write_parquet
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
 from tokenizer.corpus.origins import documents_by_origin
+from tokenizer.files import read_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*damaged records")
 GOOD = [f"good document {i}" for i in range(5)]
@@ -109,15 +112,15 @@ def test_rows_and_row_groups_of_parquet_are_skipped(tmp_path):
     pq.write_table(pa.table({"text": pa.array(values, pa.binary())}), path, row_group_size=500, use_dictionary=False)
     texts, skipped = skipping(path)
     assert texts == [value.decode() for value in values if value and not value.startswith(b"bad")]
-    assert skipped["places"] == [f"{path}: row 1: not UTF-8", f"{path}: row 4: not UTF-8"]
+    assert skipped["places"] == [f"{path}: row 1: not UTF-8", f"{path}: row 2: null", f"{path}: row 4: not UTF-8"]
     column = pq.ParquetFile(path).metadata.row_group(1).column(0)
     content = bytearray(path.read_bytes())
     content[column.data_page_offset : column.data_page_offset + 60] = b"\xff" * 60
     path.write_bytes(content)
     texts, skipped = skipping(path)
     assert texts == [value.decode() for value in [*values[:500], *values[1000:]] if value and value[:3] != b"bad"]
-    assert skipped["count"] == 502
-    assert "rows 500 to 999: damaged Parquet file" in skipped["places"][2]
+    assert skipped["count"] == 503
+    assert "rows 500 to 999: damaged Parquet file" in skipped["places"][3]
 
 
 def test_limits_and_missing_files_remain_errors(tmp_path):
@@ -264,7 +267,26 @@ def test_damage_that_was_only_read_ahead_is_not_listed(kind, tmp_path):
     [
         ("a.json", '[{"text": "one"}, {"other": 1}, {"text": 3}]', "record 1 has no field 'text'"),
         ("a.json", '[{"text": "one"', "cannot be read to its end"),
-        ("a.csv", "text,id\none,1\n\xff,2\n", "cannot be read to its end: 'utf-8' codec"),
+        ("a.json", '[{"text": "one"}, {"text": "\xff", "other": 1}]', "record 1: not UTF-8"),
+        ("a.json", '[{"text": "one"}, {"text": "\\ud83d", "other": 1}]', r"record 1: not UTF-8 .*surrogate"),
+        ("a.csv", "text,id\none,1\n\xff,2\nother,3", "record 1: not UTF-8"),
+        (
+            "a.csv",
+            "id,text\n1,one\n2,hello, world\n3,other",
+            r"line 3: 3 fields, but the header has 2; put .* in quotes",
+        ),
+        ("a.tsv", "id\ttext\n1\tone\n2\n3\tother", r"line 3: 1 fields, but the header has 2; put .* in quotes"),
+        (
+            "a.csv",
+            'id,text\n1,one\n2,"a\n3,other\n',
+            "line 3, column 3: the quoted field that starts here is not closed",
+        ),
+        ("a.csv", 'id,text\n1,one\n2,"a "b" c"\n3,other', r'line 3, column 6: a quote .* must be doubled \(""\)$'),
+        (
+            "a.csv",
+            r'id,text*1,one*2,"a \"b\" c"*3,other'.replace("*", "\n"),
+            "line 3, column 7: .*, not escaped with a backslash",
+        ),
         ("a.csv", "body,id\none,1\n", r"record 0 has no field 'text' \(the fields are: body, id\)"),
         ("a.csv.gz", "no gzip", "cannot be read to its end"),
         ("a.arrow", "no dataset", "cannot be read to its end"),
@@ -278,7 +300,68 @@ def test_damage_in_tables_is_an_error_or_skipped_and_listed(name, content, why, 
     texts, skipped = skipping(tmp_path / name, tmp_path / "b.jsonl")
     assert texts[-1] == "after"
     assert texts[0] == ("one" if "other" in content else "after")
+    if name in ("a.csv", "a.tsv"):
+        assert texts[1:-1] == ["other"] * ("other" in content)
     assert re.search(why, skipped["places"][0])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("lines", [1, 3])
+def test_one_wrong_byte_costs_one_row(name, lines, tmp_path):
+    """No other row is lost if rows have one line. With more, the lines of a text that lost its quote may be rows."""
+    rng, delimiter = random.Random(lines), "\t" if name == "a.tsv" else ","
+    words = ["river", "stone", "x, y", 'the "word"', "a\\", "tab\there", "é"]
+    texts = ["\n".join(f"{rng.choice(words)} {i} {rng.choice(words)}" for _ in range(lines)) for i in range(60)]
+    with (tmp_path / name).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=delimiter).writerows([("id", "text"), *enumerate(texts)])
+    content = (tmp_path / name).read_bytes()
+    assert documents(tmp_path / name) == texts
+    for _ in range(150):
+        at = rng.randrange(content.index(b"\n") + 1, len(content) - 2)
+        wrong = rng.choice([b"\xff", b'"', b",", b"\t", b"x", b""])
+        (tmp_path / name).write_bytes(content[:at] + wrong + content[at + 1 :])
+        found, skipped = skipping(tmp_path / name)
+        assert len(set(found) - set(texts)) <= lines, (at, wrong)  # the text with the byte
+        if lines == 1:
+            assert len(set(texts) - set(found)) <= 2, (at, wrong)  # two, if the byte is the end of the line
+        assert len(found) == len(texts) or skipped["count"], (at, wrong)
+    for end in rng.sample(range(len(content) // 2, len(content)), 30):  # a download that was cut
+        (tmp_path / name).write_bytes(content[:end])
+        found, _ = skipping(tmp_path / name)
+        assert found[: len(found) - 1] == texts[: len(found) - 1], end
+        assert texts[len(found) - 1].startswith(found[-1]), end
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.parquet", "hf/train.jsonl"])
+def test_texts_that_are_null_are_counted(name, tmp_path):
+    path, records = tmp_path / name, [{"text": text, "source": None} for text in ("one", None, "", "four", None)]
+    path.parent.mkdir(exist_ok=True)
+    if name == "a.json":
+        path.write_text(json.dumps(records))
+    else:
+        (write_parquet if name == "a.parquet" else write_jsonl)(path, records)
+    where = {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
+    corpus = Corpus(CorpusConfig(**where, source_field="source"))
+    with pytest.warns(UserWarning, match="2 damaged records .*null"):
+        assert list(corpus.documents()) == ["one", "four"]
+    assert corpus.skipped.summary()["count"] == 2
+    assert [origin for origin, _ in documents_by_origin(corpus, "train")] == ["unknown"] * 2  # of a null source
+    assert corpus.skipped.summary()["count"] == 2
+
+
+def test_a_lack_of_memory_is_not_damage(tmp_path, monkeypatch):
+    path = write_parquet(tmp_path / "a.parquet", [{"text": "a"}])
+
+    def read(*_, **__):
+        raise pa.ArrowMemoryError("malloc of size 64424509440 failed")
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", read)
+    with pytest.raises(UserError, match=r"a\.parquet: malloc of size .*; free memory"):
+        skipping(path)
+    with (tmp_path / "sparse.json").open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(UserError, match="has 4,398,046,511,104 bytes, which do not fit into memory"):
+        read_json(tmp_path / "sparse.json")
 
 
 def test_scores_of_csv_are_numbers_and_long_arrays_are_an_error(tmp_path):

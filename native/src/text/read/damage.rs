@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 const PLACES: usize = 20;
 
 /// Why reading stopped.
-pub(super) enum Failure {
+pub enum Failure {
     /// The content of the file is damaged: what is skipped if the settings say so.
     Damage(String),
     /// Anything else: a limit, a disk, a network.
@@ -14,7 +14,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn of(error: &std::io::Error) -> Self {
+    pub fn of(error: &std::io::Error) -> Self {
         let message =
             format!("cannot be read to its end ({error}): it may be damaged or incomplete; fetch or write it again");
         match error.kind() {

@@ -32,14 +32,14 @@ impl Input {
         self.path.metadata().ok().map(|file| file.len())
     }
 
-    pub(super) fn open(&self) -> std::io::Result<Box<dyn Read>> {
+    pub fn open(&self) -> std::io::Result<Box<dyn Read + Send>> {
         match &self.feed {
             Some(feed) => self.decompressed(FeedReader::new(Arc::clone(feed))),
             None => self.decompressed(File::open(&self.path)?),
         }
     }
 
-    fn decompressed(&self, file: impl Read + 'static) -> std::io::Result<Box<dyn Read>> {
+    fn decompressed(&self, file: impl Read + Send + 'static) -> std::io::Result<Box<dyn Read + Send>> {
         let extension = self.path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         Ok(match extension.to_ascii_lowercase().as_str() {
             "gz" => Box::new(Gzip(GzDecoder::new(BufReader::with_capacity(READ_BUFFER, Box::new(file))))),
@@ -54,7 +54,7 @@ impl Input {
 }
 
 /// The members of a gzip file. Zeros after a member are padding, as for `gzip -d`.
-struct Gzip(GzDecoder<BufReader<Box<dyn Read>>>);
+struct Gzip(GzDecoder<BufReader<Box<dyn Read + Send>>>);
 
 impl Read for Gzip {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
@@ -64,7 +64,7 @@ impl Read for Gzip {
             if n > 0 || buffer.is_empty() || !skip_zeros(file)? {
                 return Ok(n);
             }
-            let nothing: Box<dyn Read> = Box::new(std::io::empty());
+            let nothing: Box<dyn Read + Send> = Box::new(std::io::empty());
             let file = std::mem::replace(file, BufReader::new(nothing));
             self.0 = GzDecoder::new(file);
         }

@@ -46,8 +46,11 @@ fn read_line(mut line: &[u8], number: u64, settings: &Settings, collector: &mut 
     }
     let parsed = records::parse(line, &settings.field, settings.score_field.as_deref(), &mut collector.batch.data);
     let low = |score: Option<f64>| score.is_none_or(|score| score < settings.min_score);
-    if settings.score_field.is_some() && matches!(parsed, Ok(score) if low(score)) {
+    if settings.score_field.is_some() && matches!(parsed, Ok((score, _)) if low(score)) {
         return Ok(collector.leave_out(settings));
+    }
+    if matches!(parsed, Ok((_, false))) {
+        collector.damage.add(format!("line {number}: field {:?} is null", settings.field));
     }
     let closed = parsed.map_err(Failure::Damage).and_then(|_| collector.close(0, settings));
     closed.or_else(|failure| collector.skip(failure.at(&format!("line {number}")), settings))

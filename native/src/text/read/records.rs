@@ -21,15 +21,18 @@ impl Wrong {
     }
 }
 
-/// Appends the text of a line to `out`, without validating its UTF-8, and returns the score.
-pub fn parse(line: &[u8], field: &str, score_field: Option<&str>, out: &mut Vec<u8>) -> Result<Option<f64>, String> {
+/// The score of a record, and whether it has a text that is not null.
+pub type Parsed = (Option<f64>, bool);
+
+/// Appends the text of a line to `out`, without validating its UTF-8.
+pub fn parse(line: &[u8], field: &str, score_field: Option<&str>, out: &mut Vec<u8>) -> Result<Parsed, String> {
     let start = out.len();
     let result = read(line, field, score_field, out).or_else(|wrong| {
         out.truncate(start);
         without_nan(line).map_or(Err(wrong), |line| read(&line, field, score_field, out))
     });
     match result {
-        Ok(Some(score)) => Ok(score),
+        Ok(Some(parsed)) => Ok(parsed),
         Ok(None) => Err(format!(
             "no field {:?} (the fields are: {}); name the one that holds the text with field=NAME",
             field,
@@ -45,13 +48,14 @@ pub fn parse(line: &[u8], field: &str, score_field: Option<&str>, out: &mut Vec<
 }
 
 /// `parse` of a line without NaN. None if it lacks the text field.
-fn read(line: &[u8], field: &str, score_field: Option<&str>, out: &mut Vec<u8>) -> Result<Option<Option<f64>>, Wrong> {
+fn read(line: &[u8], field: &str, score_field: Option<&str>, out: &mut Vec<u8>) -> Result<Option<Parsed>, Wrong> {
     let [text, score] = last_values(line, 0..line.len(), [Some(field), score_field])?;
     let Some(text) = text else { return Ok(None) };
     let decode = |place: &Range<usize>| serde_json::Deserializer::from_slice(&line[place.clone()]);
-    decode(&text).deserialize_option(Text(out)).map_err(|error| Wrong::of(&error, text.start))?;
-    let Some(score) = score else { return Ok(Some(None)) };
-    decode(&score).deserialize_any(Score).map(Some).map_err(|error| Wrong::of(&error, score.start))
+    let is_text = decode(&text).deserialize_option(Text(out)).map_err(|error| Wrong::of(&error, text.start))?;
+    let Some(score) = score else { return Ok(Some((None, is_text))) };
+    let number = decode(&score).deserialize_any(Score).map_err(|error| Wrong::of(&error, score.start))?;
+    Ok(Some((number, is_text)))
 }
 
 /// Places of the last values of two fields of an object. A field is a key, or else a path of keys joined by dots. A null
@@ -172,31 +176,31 @@ fn names(line: &[u8]) -> String {
     listed(names)
 }
 
-/// A string, or null for an empty one.
+/// A string. False for null.
 struct Text<'o>(&'o mut Vec<u8>);
 
 impl<'de> Visitor<'de> for Text<'_> {
-    type Value = ();
+    type Value = bool;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
         formatter.write_str("a string (the text)")
     }
 
-    fn visit_bytes<E>(self, text: &[u8]) -> Result<(), E> {
+    fn visit_bytes<E>(self, text: &[u8]) -> Result<bool, E> {
         self.0.extend_from_slice(text);
-        Ok(())
+        Ok(true)
     }
 
-    fn visit_none<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_none<E>(self) -> Result<bool, E> {
+        Ok(false)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, text: D) -> Result<(), D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, text: D) -> Result<bool, D::Error> {
         // As bytes: serde_json then leaves the validation of UTF-8 (and lone surrogates) to us.
         text.deserialize_bytes(self)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<bool, A::Error> {
         Err(A::Error::custom("the text field holds a list, not a string"))
     }
 }
@@ -263,14 +267,14 @@ mod tests {
         assert!(text(br#"{"text":"b","text":3}"#, "text").is_err());
         assert_eq!(text(br#"{"a.b":"key","a":{"b":"path"}}"#, "a.b").unwrap(), b"key");
         assert_eq!(text(br#"{"a":{"b":"path","b.c":"key"},"ab":1}"#, "a.b.c").unwrap(), b"key");
-        let score = |line: &[u8]| parse(line, "t", Some("s"), &mut Vec::new());
+        let score = |line: &[u8]| parse(line, "t", Some("s"), &mut Vec::new()).map(|(score, _)| score);
         assert_eq!(score(br#"{"s":1,"t":"a","s":2.5}"#), Ok(Some(2.5)));
         assert_eq!(score(br#"{"s":"x","t":"a","s":null}"#), Ok(None));
     }
 
     #[test]
     fn numbers_that_only_python_writes_are_read() {
-        let score = |line: &str| parse(line.as_bytes(), "t", Some("s"), &mut Vec::new());
+        let score = |line: &str| parse(line.as_bytes(), "t", Some("s"), &mut Vec::new()).map(|(score, _)| score);
         assert_eq!(score(r#"{"s": NaN, "t": "a"}"#), Ok(None));
         assert_eq!(score(r#"{"s": Infinity, "t": "a"}"#), Ok(Some(1e308)));
         assert_eq!(score(r#"{"s": -Infinity, "t": "a"}"#), Ok(Some(-1e308)));
