@@ -145,7 +145,7 @@ class Tokenizer(TokenizerLike):
 
     def crossing_ids(self) -> npt.NDArray[np.int64]:
         """Ids, by rank, of phase-2 tokens that cross a boundary of phase 1's pattern, superwords or not."""
-        phase2 = self.merge_ids[self.n_phase1_merges :, 2]
+        phase2 = self.merge_ids[self.n_phase1_merges :, 2].astype(np.int64)
         return phase2[patterns.is_cut([self.vocab[i] for i in phase2.tolist()], self.pattern)]
 
     # --- encoding and decoding ---
