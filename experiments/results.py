@@ -29,9 +29,10 @@ class Contents:
             UserError: If an entry is missing, or has another type.
         """
         try:
-            return typed(cls, values)
+            result: Self = typed(cls, values)
         except TypeError as error:
             raise UserError(f"it was made by another version of this program ({error})") from None
+        return result
 
     def save(self) -> dict[str, Any]:
         """Return the entries for the manifest: all attributes that are not None."""
@@ -53,7 +54,7 @@ def typed(kind: Any, value: Any, name: str = "it") -> Any:
         return tuple(typed(choice, entry, name) for choice, entry in zip(choices, value, strict=True))
     if origin is dict and isinstance(value, dict):
         return {key: typed(choices[1], entry, key) for key, entry in value.items()}
-    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
         return kind(**{key: typed(hints[key], entry, key) for key, entry in value.items() if key in hints})
     if origin is typing.Literal:
