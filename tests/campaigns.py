@@ -207,7 +207,7 @@ class Command(Experiment):
 
 
 def hashes(artifacts: Path) -> dict[str, str]:
-    """Checksums of all files of finished artifacts; JSON without seconds."""
+    """Checksums of all files of finished artifacts, without dates; JSON without seconds."""
 
     def timeless(value: Any) -> Any:
         if isinstance(value, dict):
@@ -218,7 +218,7 @@ def hashes(artifacts: Path) -> dict[str, str]:
     for path in (path for path in artifacts.rglob("*") if path.is_file() and path.name != "manifest.json"):
         if "/." in str(path.relative_to(artifacts.parent)):  # the store's own
             continue
-        content = path.read_bytes()
+        content = re.sub(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC", b"", path.read_bytes())
         if path.suffix == ".json":
             content = json.dumps(timeless(json.loads(content))).encode()
         found[path.relative_to(artifacts).as_posix()] = xxhash.xxh3_128_hexdigest(content)
