@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from lm.data.shards import TextLoss
 from lm.evaluate.deployment import Cost
 from lm.train.summary import TrainingSummary
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,35 +26,45 @@ class Contents:
         """Load the result from the entries of a manifest; unknown entries are ignored.
 
         Raises:
-            UserError: If an entry is missing.
+            UserError: If an entry is missing, or has another type.
         """
-        hints = typing.get_type_hints(cls)
         try:
-            return cls(**{name: _typed(hints[name], value) for name, value in values.items() if name in hints})
+            result: Self = typed(cls, values)
         except TypeError as error:
             raise UserError(f"it was made by another version of this program ({error})") from None
+        return result
 
     def save(self) -> dict[str, Any]:
         """Return the entries for the manifest: all attributes that are not None."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
-def _typed(kind: Any, value: Any) -> Any:
-    """Convert a JSON value to the type of an attribute: dataclasses, lists of them, and tuples."""
-    choices = typing.get_args(kind)
-    origin = typing.get_origin(kind)
-    if value is None:
-        return None
+def typed(kind: Any, value: Any, name: str = "it") -> Any:
+    """Convert the JSON value of a key (for messages) to a type; unknown keys of a dataclass are ignored.
+
+    Raises:
+        TypeError: If the value, or one inside it, has another type, or a key is missing.
+    """
+    choices, origin = typing.get_args(kind), typing.get_origin(kind)
     if origin is types.UnionType:  # of a type and None
-        return _typed(choices[0], value)
-    if origin is list:
-        return [_typed(choices[0], entry) for entry in value]
-    if origin is tuple:
-        return tuple(value)
+        return None if value is None else typed(choices[0], value, name)
+    if origin is list and isinstance(value, list):
+        return [typed(choices[0], entry, name) for entry in value]
+    if origin is tuple and isinstance(value, list | tuple) and len(value) == len(choices):
+        return tuple(typed(choice, entry, name) for choice, entry in zip(choices, value, strict=True))
     if origin is dict and isinstance(value, dict):
-        return {name: _typed(choices[1], entry) for name, entry in value.items()}
-    if isinstance(value, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return kind.load(value) if issubclass(kind, Contents) else kind(**value)
+        return {key: typed(choices[1], entry, key) for key, entry in value.items()}
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        hints = typing.get_type_hints(kind)
+        return kind(**{key: typed(hints[key], entry, key) for key, entry in value.items() if key in hints})
+    if origin is typing.Literal:
+        fits = value in choices
+    elif isinstance(value, bool):
+        fits = kind in (bool, Any)
+    else:
+        fits = kind is Any or isinstance(value, int | float if kind is float else origin or kind)
+    if not fits:
+        raise TypeError(f"{name} is {quoted(value)}")
     return value
 
 

@@ -1,7 +1,7 @@
 """Attacks on runs and files: `python -m tests.campaigns NAME --n N [--seed S]`.
 
-- kills: a small experiment is killed at a random time; the same command then finishes with the files of an undisturbed
-  run.
+- kills: every command in turn is killed at a random time, or while it writes; the same command then finishes with the
+  files of an undisturbed run, and leaves nothing unfinished.
 - errors: the same with an error of the system (a full disk, a failing call, a limit); it is one line and exit code 2.
 - damage: a file of a finished experiment is changed; reading it is an error that names it, unless its content is equal.
 - tokenizers: a tokenizer file is changed or hostile; it loads as what other software reads, or is rejected in one line,
@@ -28,7 +28,9 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from contextlib import suppress
 from functools import cached_property, partial
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +39,12 @@ import zstandard
 
 from tests import changed_files, hostile_tokenizers
 from tests.changed_files import changed_bytes, changed_json
+from tests.experiments.commands.test_downstream import write_task
 from tests.experiments.conftest import tiny_overrides, write_corpus
 from tokenizer import Corpus, CorpusConfig, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = ["budget.train_bytes=4096", "budget.tolerance=0.4", "bpe.vocab_size=340", "lm.train.bytes_per_step=2048"]
@@ -73,25 +76,79 @@ main()
 """A run of `superbpe` with a limit, or with one failing call."""
 
 
+KILLED = {
+    "choose": ["choose TEXT --quick --sizes 300 --heldout 0.5 --out OUT"],
+    "train": ["train TEXT --vocab-size 300 --superbpe digits --to OUT/tokenizer"],
+    "encode": ["encode BPE TEXT --to OUT/shards"],
+    "fertility": ["fertility BPE TEXT --out OUT"],
+    "inspect": ["inspect BPE --text TEXT --history --out OUT"],
+    "export": [
+        "export BPE OUT/own --to superbpe",
+        "export BPE OUT/hf --to hf",
+        "export BPE OUT/ranks.tiktoken --to tiktoken",
+        "export LM OUT/model --to hf",
+    ],
+    "extend": ["extend BPE TEXT --vocab-size 360 --to OUT/extended"],
+    "push": ["push BPE organization/name --to OUT/pushed"],
+    "pipeline": [],  # the experiment itself
+    "compare": ["compare RUN --artifacts RUN/../artifacts --out OUT"],
+    "status": ["status OUT/artifacts --clean --yes"],
+    "generate": ["generate LM --prompt the --max-bytes 20"],
+    "downstream": ["downstream LM --tasks TASKS --limit 1 --device cpu --out OUT"],
+    "extend-model": ["extend-model MODEL LARGER OUT/model"],
+}
+"""Command lines of every command of `superbpe`; words in capitals are paths."""
+TASK = {"output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": "{{text}}"}
+TASK |= {"metric_list": [{"metric": "bits_per_byte"}]}
+
+
 class Experiment:
     """A small experiment in real processes, and the hashes of its files after undisturbed runs."""
 
     def __init__(self, root: Path) -> None:
-        self.folder = root / "run"
+        self.root, self.folder = root, root / "run"
+        self.outputs = self.folder / "artifacts"
         lines = write_corpus(root / "tiny.jsonl").read_text().splitlines(keepends=True)
         (root / "tiny.jsonl").write_text("".join(lines[:80]))
         self.command = ["pipeline", *tiny_overrides(root / "tiny.jsonl", self.folder), *SETTINGS]
+
+    @cached_property
+    def commands(self) -> Iterator[Experiment]:
+        """The experiment and the lines of `KILLED`, in turn and without end."""
+        assert self.expected
+        run = shutil.copytree(self.folder, self.root / "finished")
+        places = {name: self.root / name.lower() for name in ("BPE", "LARGER", "MODEL", "TASKS")}
+        (model,) = json.loads((run / "outputs" / "run.json").read_text())["results"]["arms"][0]["lms"]
+        places |= {"TEXT": self.root / "tiny.jsonl", "RUN": run / "outputs", "LM": run / "artifacts" / model}
+        for line in (
+            "train TEXT --vocab-size 330 --to BPE",
+            "export LM MODEL --to hf",
+            "extend MODEL TEXT --vocab-size 420 --keep-ids --to LARGER",
+        ):
+            code, said = Command(self.root, line, places).run()
+            assert code == 0, said
+        write_task(places["TASKS"], "small", [{"text": "the name of the request"}], **TASK)
+        lines = enumerate(line for lines in KILLED.values() for line in lines)
+        return cycle([self, *(Command(self.root / f"command-{number}", line, places) for number, line in lines)])
+
+    def clear(self) -> None:
+        """Remove what the command wrote."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def unfinished(self) -> list[Path]:
+        """Temporary folders of the command."""
+        return [*self.folder.parent.glob(".*.partial"), *self.folder.rglob("*.partial")]
 
     @cached_property
     def expected(self) -> tuple[dict[str, str], float]:
         """Hashes of the files that do not hold times, and the seconds of a run."""
         found = []
         for _ in range(2):
+            self.clear()
             began = time.monotonic()
-            shutil.rmtree(self.folder, ignore_errors=True)
             code, said = self.run()
             assert code == 0, said
-            found.append(hashes(self.folder / "artifacts"))
+            found.append(hashes(self.outputs))
         return {name: found[0][name] for name in found[0] if found[0][name] == found[1].get(name)}, (
             time.monotonic() - began
         )
@@ -124,13 +181,33 @@ class Experiment:
         expected, seconds = self.expected
         code, said = self.run(seconds=seconds + SECONDS)
         assert code == 0, said
-        found = hashes(self.folder / "artifacts")
+        found = hashes(self.outputs)
         wrong = [name for name, value in expected.items() if found.get(name) != value]
         assert not wrong, f"other files: {wrong}"
+        assert not self.unfinished(), self.unfinished()
+
+
+class Command(Experiment):
+    """A line of `KILLED`, which writes into `root / "run"`."""
+
+    def __init__(self, root: Path, line: str, places: dict[str, Path]) -> None:
+        self.folder = self.outputs = root / "run"
+        self.given = root.parent / "finished" / "artifacts"
+        self.command = [
+            re.sub("^[A-Z]+", lambda found: str((places | {"OUT": self.folder})[found[0]]), word)
+            for word in line.split()
+        ]
+
+    def clear(self) -> None:
+        """Remove what the command wrote, and give `status` artifacts that no run needs."""
+        super().clear()
+        self.folder.mkdir(parents=True)
+        if self.command[0] == "status":
+            shutil.copytree(self.given, self.folder / "artifacts", ignore=lambda *_: [".runs"])
 
 
 def hashes(artifacts: Path) -> dict[str, str]:
-    """Checksums of all files of finished artifacts; JSON without seconds."""
+    """Checksums of all files of finished artifacts, without dates; JSON without seconds."""
 
     def timeless(value: Any) -> Any:
         if isinstance(value, dict):
@@ -138,8 +215,10 @@ def hashes(artifacts: Path) -> dict[str, str]:
         return [timeless(each) for each in value] if isinstance(value, list) else value
 
     found = {}
-    for path in (path for path in artifacts.glob("[a-z]*/**/*") if path.is_file() and path.name != "manifest.json"):
-        content = path.read_bytes()
+    for path in (path for path in artifacts.rglob("*") if path.is_file() and path.name != "manifest.json"):
+        if "/." in str(path.relative_to(artifacts.parent)):  # the store's own
+            continue
+        content = re.sub(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC", b"", path.read_bytes())
         if path.suffix == ".json":
             content = json.dumps(timeless(json.loads(content))).encode()
         found[path.relative_to(artifacts).as_posix()] = xxhash.xxh3_128_hexdigest(content)
@@ -147,16 +226,24 @@ def hashes(artifacts: Path) -> dict[str, str]:
 
 
 def kills(experiment: Experiment, rng: random.Random) -> str:
-    """Kill the experiment at a random time, and finish it."""
+    """Kill the next command at a random time or when it writes, and finish it."""
+    experiment = next(experiment.commands)
     _, seconds = experiment.expected
-    shutil.rmtree(experiment.folder)
+    experiment.clear()
     process = experiment.start()
-    time.sleep(rng.uniform(0.1, seconds))
-    os.killpg(process.pid, signal.SIGKILL)
+    if rng.random() < 0.5:
+        time.sleep(rng.uniform(0.1, seconds))
+    else:
+        while process.poll() is None and not experiment.unfinished():
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.02))
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     said, _ = process.communicate()
     assert not BUG.search(said), said
     experiment.finish()
-    return "killed" if process.returncode == -signal.SIGKILL else "finished before"
+    end = "killed" if process.returncode == -signal.SIGKILL else "finished before"
+    return f"{experiment.command[0]}: {end}"
 
 
 def errors(experiment: Experiment, rng: random.Random) -> str:

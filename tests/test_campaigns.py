@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from experiments.cli.main import NAMES
 from tests import campaigns, changed_files
 from tests.properties import examples
 
@@ -41,6 +42,11 @@ def test_changed_files_are_rejected_or_read_as_they_are(kind, number):
 def test_hostile_corpora_are_read_or_rejected():
     for number in range(60):
         campaigns.corpora(None, random.Random(f"corpora {number}"))
+
+
+def test_every_command_is_killed():
+    assert campaigns.KILLED.keys() == set(NAMES)
+    assert all(line.split()[0] == name for name, lines in campaigns.KILLED.items() for line in lines)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Atomic writes, which survive a kill or a full disk: either the old file remains, or the new one is complete.
 
-A file is written under a temporary name in the same folder, synced to disk and renamed.
+A file or a folder is written in a temporary folder beside it, `.NAME.….partial`, synced to disk and renamed. The writer
+holds the kernel's lock of that folder, so the next writer of NAME can remove what a killed one left.
 """
 
 from __future__ import annotations
@@ -8,13 +9,18 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from tokenizer.errors import UserError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+_PARTIAL = re.compile(r"\.(.+)\.[0-9a-f]{8}\.partial", re.DOTALL)
 
 
 @contextmanager
@@ -38,15 +44,79 @@ def sync(path: Path) -> None:
             os.close(handle)
 
 
+def sync_all(folder: Path) -> None:
+    """Flush a folder and everything in it to the device."""
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+
+
 def remove_folder(path: Path, *, ignore_errors: bool = False) -> None:
     """Delete a folder and its content, if it exists."""
     if ignore_errors or path.exists():
         shutil.rmtree(path, ignore_errors=ignore_errors)
 
 
+@contextmanager
+def locked(path: Path, on_wait: Callable[[], object] | None = None) -> Iterator[bool]:
+    """Hold the lock of a file or a folder, which the kernel releases when its holder dies.
+
+    The block gets True, or False if another process has the lock and there is no `on_wait` to call before waiting.
+    """
+    import fcntl  # not on Windows
+
+    try:
+        handle = os.open(path, os.O_RDWR)  # NFS locks only files that are open for writing
+    except IsADirectoryError:
+        handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        except BlockingIOError:
+            held = on_wait is not None
+            if on_wait is not None:
+                on_wait()
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield held
+    finally:
+        os.close(handle)
+
+
 def partial_name(path: Path) -> Path:
     """Return a temporary name in the folder of `path`: `.NAME.….partial`, unique for every writer."""
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.partial")
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> bool:
+    """Remove what killed writers of `name` (None: of all) left in a folder; return whether there is a live one."""
+    alive = False
+    with suppress(OSError, ImportError):  # not permitted, no locks, or another process removes the same
+        for entry in list(os.scandir(folder)):
+            found = _PARTIAL.fullmatch(entry.name)
+            if found is not None and name in (None, found[1]) and entry.is_dir(follow_symlinks=False):
+                with locked(Path(entry)) as dead:
+                    if dead:
+                        remove_folder(Path(entry), ignore_errors=True)
+                    alive = alive or not dead
+    return alive
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """Yield a new temporary folder beside `path`, locked; it is removed at the end, unless it was renamed."""
+    with ExitStack() as lock:
+        while True:
+            partial = partial_name(path)
+            with naming(path):
+                partial.mkdir()
+            with suppress(OSError, ImportError):  # a disk without locks; there, leftovers stay
+                lock.enter_context(locked(partial, on_wait=lambda: None))
+            if partial.exists():  # otherwise another process took it for a leftover before it was locked
+                break
+        try:
+            yield partial
+        finally:
+            remove_folder(partial, ignore_errors=True)
 
 
 @contextmanager
@@ -55,16 +125,12 @@ def replacing_path(path: Path) -> Iterator[Path]:
 
     If the block raises, `path` is unchanged. An OSError in the block names `path`.
     """
-    partial = partial_name(path)
-    try:
+    remove_leftovers(path.parent, path.name)
+    with _temporary(path) as folder:
         with naming(path):
-            yield partial
-            sync(partial)
-        partial.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
+            yield folder / path.name
+            sync(folder / path.name)
+        (folder / path.name).replace(path)
     sync(path.parent)
 
 
@@ -77,17 +143,31 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary path for a folder that is renamed to `path` when the block ends.
+    """Yield a temporary folder that is synced and renamed to `path` when the block ends.
 
     If the block raises, the folder is removed. An existing folder is replaced only if it is empty.
+
+    Raises:
+        UserError: If `path` exists or cannot be replaced, or another process is writing it or has written it.
     """
-    partial = partial_name(path)
-    try:
+    path = path.resolve()
+    exists = UserError(f"{path} already exists; name a new folder, or remove it")
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise exists
+    if path == Path.cwd() or path.is_mount():
+        raise UserError(f"{path} is in use as a working folder or a mount point; name a new folder inside it")
+    if remove_leftovers(path.parent, path.name):
+        raise UserError(f"another process is writing {path}; wait for it, or name another folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _temporary(path) as partial:
         yield partial
-        partial.replace(path)
-    except BaseException:
-        remove_folder(partial, ignore_errors=True)
-        raise
+        sync_all(partial)
+        try:
+            partial.replace(path)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise exists from None
+            raise
     sync(path.parent)
 
 

@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from experiments.cli.console import complain
+from experiments.cli.console import complain, console, exit_code
 from experiments.shell import operand
+from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, did_you_mean
 from tokenizer.progress import MOST_THREADS
 
@@ -38,7 +39,8 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         name: Name of the command, as in `superbpe NAME`.
-        doc: Docstring of its module, `superbpe NAME ...: what it does`, for the help.
+        doc: `superbpe NAME ...: what it does`, for the help: the `__doc__` of its module, which is assigned because
+            `python -OO` strips docstrings.
         after_stop: State that the command leaves when it is interrupted, for its last line.
         settings: Further arguments of `argparse.ArgumentParser`.
     """
@@ -61,6 +63,12 @@ class Parser(argparse.ArgumentParser):
             (f"{action.dest}=True", name) if action.nargs == 0 else (f"{action.dest}=", f"{name} ")
             for action, name in options
         )
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; unlike that of `argparse`, not without an error if it cannot be written."""
+        help_ = self.format_help()
+        if code := exit_code(lambda: console.print(help_, end="", soft_wrap=True, markup=False)):
+            self.exit(code)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None:
@@ -227,7 +235,7 @@ def out_folder(folder: Path, option: str = "--out", *, new: bool = False) -> Ite
     Args:
         folder: The folder.
         option: The option that names it.
-        new: Whether it must be empty.
+        new: Whether it must be empty. The block gets another folder, which replaces it at the end.
 
     Raises:
         UserError: The folder cannot be written to, or is not empty.
@@ -241,7 +249,11 @@ def out_folder(folder: Path, option: str = "--out", *, new: bool = False) -> Ite
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
             raise UserError(f"{option} {folder}: cannot write there ({error.strerror}); name another place") from None
-        yield folder
+        if new:
+            with new_folder(folder) as partial:
+                yield partial
+        else:
+            yield folder
     finally:
         for path in missing:
             with suppress(OSError):  # it is not empty

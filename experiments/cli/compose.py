@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import math
 import operator
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
@@ -24,6 +23,7 @@ from experiments.arms import check_arms, check_name, preset_settings
 from experiments.cli.arguments import with_sizes
 from experiments.config import BUDGETS, ArmConfig, Config, schema, storable
 from experiments.logging.tracking import LOGGERS, check_installed
+from experiments.shell import setting
 from superbpe.rules import PRESETS
 from tokenizer.errors import UserError, check_choice, check_whole, did_you_mean
 from tokenizer.files import Verify, shown
@@ -234,18 +234,6 @@ def _dotted(node: DictConfig, prefix: str = "") -> Iterator[str]:
             yield from _dotted(child, f"{prefix}{key}.")
 
 
-def explanation(key: str) -> str:
-    """Return what a key or a group is, in one sentence: from the docstring of the dataclass that has it."""
-    owner: Any = Config
-    *groups, name = key.split(".")
-    for group in groups:
-        owner = get_type_hints(owner)[group]
-    entry = re.compile(rf"^    (?:[\w, ]+, )?{name}(?:, [\w, ]+)?: (.+?)(?=^    \w|\Z)", re.MULTILINE | re.DOTALL)
-    found = next(filter(None, (entry.search(inspect.getdoc(cls) or "") for cls in owner.__mro__)), None)
-    text = found[1] if found else inspect.getdoc(get_type_hints(owner)[name]) or ""
-    return re.split(r"(?<=[^.][.;]) ", " ".join(text.split()) + " ", maxsplit=1)[0].rstrip(".;: ")
-
-
 def _loader() -> ConfigLoader:
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
@@ -285,7 +273,7 @@ def _values(override: Override) -> list[str]:
 
 
 def _compose(overrides: Sequence[str], config_dir: str | None, *, hydra: bool = False) -> DictConfig:
-    extra = [] if config_dir is None else [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
+    extra = [] if config_dir is None else [setting("hydra.searchpath", [f"file://{Path(config_dir).resolve()}"])]
     try:
         return compose("config", overrides=[*overrides, *extra], return_hydra_config=hydra)
     except (HydraException, OmegaConfBaseException) as error:

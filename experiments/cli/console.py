@@ -13,7 +13,7 @@ import time
 import traceback
 import warnings
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from rich.text import Text
 from experiments.cli.process import stoppable
 from experiments.report.characters import harmless, visible
 from experiments.shell import command_text
-from lm.train.interrupt import Terminated
+from lm.train.interrupt import HungUp, Terminated
 from tokenizer.errors import UserError, missing_extra
 from tokenizer.files import shown, without_credentials
 
@@ -46,6 +46,10 @@ _WINDOW, _SPACING = 30.0, 0.5
 _WIDTH = None if (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ else 160
 
 
+class PipeClosed(KeyboardInterrupt):
+    """The program that reads the output has ended, as `| head` does; handled like Ctrl-C."""
+
+
 class _HarmlessConsole(Console):
     """Prints text that may come from anyone: its control characters are shown, and its markup is not interpreted."""
 
@@ -56,9 +60,22 @@ class _HarmlessConsole(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
+    def on_broken_pipe(self) -> None:
+        """Print nothing more, and stop the command."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        raise PipeClosed
+
 
 console = _HarmlessConsole(width=_WIDTH)
 stderr = _HarmlessConsole(stderr=True)
+_STOPPED = {
+    KeyboardInterrupt: ("interrupted", signal.SIGINT),
+    Terminated: ("terminated", signal.SIGTERM),
+    HungUp: ("hung up", signal.SIGHUP),
+    PipeClosed: ("the output is closed", signal.SIGPIPE),
+}
+"""What is printed after a stop, and the signal that ends other programs then."""
 
 
 class Lines(str):
@@ -104,7 +121,13 @@ def complain(error: BaseException) -> None:
         command = f"superbpe {sys.argv[1]}: " if Path(sys.argv[0]).name == "superbpe" else ""
         error = UserError(f"{command}{missing_extra(error)}")
     message = spelled(" ".join(str(error).split()))
-    stderr.print(Text.assemble(("error: ", "bold red"), line(message)), soft_wrap=True)
+    _last(Text.assemble(("error: ", "bold red"), line(message)))
+
+
+def _last(text: Text) -> None:
+    """Print the last line of a command, if the terminal is still there and its disk is not full."""
+    with suppress(OSError, PipeClosed):
+        stderr.print(text, soft_wrap=True)
 
 
 def complain_of_bug(error: BaseException) -> None:
@@ -205,14 +228,14 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is written") -> int:
-    """Run a command's job and return the exit code: 2 for a user error, 130 for Ctrl-C, 143 for SIGTERM.
+    """Run a command's job and return the exit code: 2 for a user error, 128 + its number for a signal.
 
     Each of these prints one line. Otherwise the code is what the job returns, or 0. Any other exception is a bug and
     keeps its traceback.
 
     Args:
         job: Body of the command.
-        after_stop: State that the command leaves after Ctrl-C or SIGTERM, to print.
+        after_stop: State that the command leaves after a signal, to print.
     """
     try:
         with stoppable(), warnings.catch_warnings():
@@ -231,8 +254,8 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
         complain(known)
         return 2
     except KeyboardInterrupt as stop:
-        how, number = ("terminated", signal.SIGTERM) if isinstance(stop, Terminated) else ("interrupted", signal.SIGINT)
-        stderr.print(f"\n{how}: {after_stop}", style="yellow", soft_wrap=True)
+        how, number = _STOPPED.get(type(stop), _STOPPED[KeyboardInterrupt])
+        _last(Text(f"\n{how}: {after_stop}", style="yellow"))
         return 128 + number  # as a shell reports a process that this signal ended
     return code or 0
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import NoReturn
 
 from experiments.cli.console import complain, complain_of_bug, console, exit_code, spell
 from experiments.cli.process import restore
@@ -50,7 +51,7 @@ def main() -> None:
     sys.excepthook = lambda _kind, error, _trace: complain_of_bug(error)
     words = sys.argv[1:]
     if words[:1] != ["pipeline"] or int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        sys.exit(run(words))
+        _end(run(words))
     from lm.train import distributed  # Torch takes a second to load
 
     restore()  # rank 0 handles signals while it runs a stage; the other ranks end on them
@@ -61,6 +62,16 @@ def main() -> None:
         sys.exit(2)
 
 
+def _end(code: int) -> NoReturn:
+    """Exit. The interpreter would flush output again that could not be written, and fail."""
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+    sys.exit(code)
+
+
 def run(argv: list[str]) -> int:
     """Run the command that the first argument names with the other arguments; return the exit code."""
     if not argv or argv[0] in ("-h", "--help", "help"):
@@ -69,13 +80,11 @@ def run(argv: list[str]) -> int:
         for title, group in COMMANDS.items():
             lines += [f"{title}:", *(f"  {name:<{width}}{purpose}" for name, purpose in group.items()), ""]
         lines.append("superbpe COMMAND --help shows its options; superbpe --version shows the version.")
-        console.print("\n".join(lines), soft_wrap=True)
-        return 0
+        return exit_code(lambda: console.print("\n".join(lines), soft_wrap=True))
     if argv[0] == "--version":
         from importlib.metadata import version
 
-        console.print(f"superbpe {version('superbpe-framework')}")
-        return 0
+        return exit_code(lambda: console.print(f"superbpe {version('superbpe-framework')}"))
     name = argv[0].replace("_", "-")
     if name not in NAMES:
         complain(UserError(f"unknown command {argv[0]!r}{did_you_mean(name, NAMES)}; superbpe --help lists them"))

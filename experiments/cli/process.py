@@ -15,20 +15,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n"}
+_WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n", signal.SIGHUP: b"hung up\n"}
 
 
 def prepare() -> None:
     """Prepare the process of a command, before its slow imports.
 
-    SIGINT and SIGTERM end it at once with one line: an exception would be raised inside an import, and end in a
+    SIGINT, SIGTERM and SIGHUP end it at once with one line: an exception would be raised inside an import, and end in a
     traceback or in another error. A signal that the parent process ignores stays ignored. Signals at the interpreter's
     exit are ignored: the work is done, and Python would restore the default handlers, which end the process silently.
 
     Standard streams that the parent process closed are opened on the null device, since otherwise the next file gets
     their number and everything that is printed. Characters that an encoding lacks (cp1252 has no check mark) are
     printed as question marks, by child processes too.
+
+    With `python -OO`, the process starts again without docstrings being stripped, which Altair and transformers parse.
     """
+    if sys.flags.optimize > 1 and os.environ.get("PYTHONOPTIMIZE") != "1":
+        os.environ["PYTHONOPTIMIZE"] = "1"
+        os.execv(sys.executable, ["-O" if word == "-OO" else word for word in sys.orig_argv])  # noqa: S606
     for number in _WORDS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _exit)
@@ -63,15 +68,15 @@ def _ignore() -> None:
 
 
 def restore() -> None:
-    """Undo `prepare`: Ctrl-C raises `KeyboardInterrupt`, SIGTERM ends the process."""
-    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+    """Undo `prepare`: Ctrl-C raises `KeyboardInterrupt`, the other signals end the process."""
+    for number in _WORDS:
         if signal.getsignal(number) is _exit:
-            signal.signal(number, handler)
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Within the block, SIGINT raises `KeyboardInterrupt` and SIGTERM its subclass `Terminated`.
+    """Within the block, SIGINT raises `KeyboardInterrupt`, and SIGTERM and SIGHUP its subclasses.
 
     A signal may interrupt a library anywhere, and its cleanup may then fail with another error (OmegaConf's does; Ray
     replaces all exceptions of signal handlers). After a signal, the block therefore raises the signal's exception.
@@ -81,13 +86,13 @@ def stoppable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    from lm.train.interrupt import Terminated  # not at the top: `prepare` comes before other imports
+    from lm.train.interrupt import STOPS  # not at the top: `prepare` comes before other imports
 
     stop: type[KeyboardInterrupt] | None = None
 
     def raise_stop(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal stop
-        stop = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        stop = STOPS[signal.Signals(number)]
         timer = threading.Timer(1, _exit_if_stuck, [number])
         timer.daemon = True
         timer.start()

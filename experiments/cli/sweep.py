@@ -47,7 +47,7 @@ def summarize(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Reco
     Returns:
         The cells that were started.
     """
-    cells = records.find(folder)
+    cells = records.cells(folder)
     for cell in cells:
         if cell.status == "running" and stopped:
             cell.status, cell.exit_code = "interrupted", 130

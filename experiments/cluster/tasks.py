@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 import experiments
+from lm.train.interrupt import STOPS
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError, shortened
 from tokenizer.files import check_files, check_sizes, digest, read_sealed, recorded, write_sealed
@@ -219,7 +220,7 @@ def started(runner: RunnerConfig) -> Any:
             "object_store_memory": 200_000_000,
             "include_dashboard": False,
         }
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in STOPS}
     try:
         host, colon, port = (runner.address or "").rpartition(":")
         if colon and port.isdigit() and "/" not in host:  # Ray would end the process if no program listens there

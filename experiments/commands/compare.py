@@ -1,4 +1,6 @@
-"""`superbpe compare RUN...`: compare runs on one page, or a run under other assumptions.
+from __future__ import annotations
+
+__doc__ = """`superbpe compare RUN...`: compare runs on one page, or a run under other assumptions.
 
 RUN is the folder of a run or of a sweep (outputs/…). Nothing is trained.
 
@@ -14,8 +16,6 @@ byte of each source (`configs/points/public_bakeoff.csv` is an example). The fir
 With --perturb, it scores the run's models on held-out text with typing errors, another case, other spaces and more, in
 `robustness.json`.
 """
-
-from __future__ import annotations
 
 from pathlib import Path
 from textwrap import shorten

@@ -1,4 +1,6 @@
-"""`superbpe downstream MODEL... --tasks NAMES --out FOLDER`: evaluate models on lm-eval tasks.
+from __future__ import annotations
+
+__doc__ = """`superbpe downstream MODEL... --tasks NAMES --out FOLDER`: evaluate models on lm-eval tasks.
 
 MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. `--tasks` names tasks of lm-eval's library,
 whose data come from the hub; `--tasks list` lists them. `--tasks FOLDER` runs all tasks in a folder of YAML files.
@@ -10,8 +12,6 @@ between prompt and answer.
 
 `--lm-eval run --model superbpe --model_args path=FOLDER ...` is lm-eval's own command line with our models.
 """
-
-from __future__ import annotations
 
 import argparse
 import logging

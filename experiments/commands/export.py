@@ -1,12 +1,12 @@
-"""`superbpe export TOKENIZER OUTPUT --to FORMAT`: write a tokenizer or a trained model in another format.
+from __future__ import annotations
+
+__doc__ = """`superbpe export TOKENIZER OUTPUT --to FORMAT`: write a tokenizer or a trained model in another format.
 
 TOKENIZER and OUTPUT are files or folders as in the table of `tokenizer.formats`. Nothing is written unless the result
 gives the same ids. If TOKENIZER is a model (`artifacts/lm-...`), OUTPUT is a folder for `AutoModelForCausalLM` and
 `AutoTokenizer` (`--to hf`: Llama's layout, or Qwen3's for models with `qk_norm`), or a file for llama.cpp (`gguf`).
 Its tokenizer is found among the same artifacts. The export is compared with the original before it gets its name.
 """
-
-from __future__ import annotations
 
 import argparse
 import itertools

@@ -1,4 +1,6 @@
-"""`superbpe extend TOKENIZER TEXT... --vocab-size N --to FOLDER`: continue training to a larger vocabulary.
+from __future__ import annotations
+
+__doc__ = """`superbpe extend TOKENIZER TEXT... --vocab-size N --to FOLDER`: continue training to a larger vocabulary.
 
 The tokenizer keeps its tokens and their ids. One exception: in our own layout, special tokens follow the merges, so
 they move to the new end unless `--keep-ids` is given. TEXT is counted with the tokenizer's own pattern.
@@ -6,8 +8,6 @@ they move to the new end unless `--keep-ids` is given. TEXT is counted with the 
 Phase 1 continues by default. With `--superbpe RULES`, phase 2 starts from the tokens of phase 1, or from the first of
 them (`--transition`), and replaces superwords. In imported tokenizers, superwords follow the special tokens.
 """
-
-from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, console, finish, si
 from superbpe import PRESETS, train_superbpe
-from tokenizer import Tokenizer, UserError, count_pretokens, formats, train_bpe
+from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
 
 if TYPE_CHECKING:
     import argparse
@@ -66,12 +66,13 @@ def run(arguments: argparse.Namespace) -> None:
     reporter = Reporter(console)
     with out_folder(arguments.to, "--to", new=True) as folder:
         extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
-        formats.write(extended, folder, "superbpe")
+        extended.save(folder)
     if arguments.superbpe:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
     reporter.say(repr(extended))
-    finish(folder, then=["inspect", folder, "--against", *with_pattern(arguments.tokenizer, arguments.pattern)])
+    again = with_pattern(arguments.tokenizer, arguments.pattern)
+    finish(arguments.to, then=["inspect", arguments.to, "--against", *again])
 
 
 def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:

@@ -1,4 +1,6 @@
-"""`superbpe extend-model MODEL TOKENIZER OUT`: extend a model to a tokenizer with more tokens.
+from __future__ import annotations
+
+__doc__ = """`superbpe extend-model MODEL TOKENIZER OUT`: extend a model to a tokenizer with more tokens.
 
 MODEL is a causal language model saved by `transformers`, with its tokenizer (or use `--old-tokenizer`). TOKENIZER is
 the same tokenizer with more tokens and unchanged old ids, as made by `superbpe extend --keep-ids`. Each new token gets
@@ -7,8 +9,6 @@ a new row is the mean of the rows of the old tokens that the token consists of. 
 function of the rows of its two parts, fitted to the merges that the model was trained with. Old rows are copied bit for
 bit.
 """
-
-from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,6 @@ def run(arguments: argparse.Namespace) -> None:
         rows = model.get_input_embeddings().weight.shape[0]
         extend_model(model, old, new, arguments.init)
         with new_folder(out) as partial:
-            partial.mkdir()
             model.save_pretrained(partial)
             for weights in partial.glob("*.safetensors"):
                 weights.chmod(partial.stat().st_mode & 0o666)  # safetensors writes files that only their owner can read

@@ -1,11 +1,11 @@
-"""`superbpe fertility TOKENIZER... TEXT...`: count and compare the tokens that tokenizers need for a text.
+from __future__ import annotations
+
+__doc__ = """`superbpe fertility TOKENIZER... TEXT...`: count and compare the tokens that tokenizers need for a text.
 
 TOKENIZER is a folder, a file in any known format, or a repository of the Hugging Face Hub; TEXT a file that ends in
 .txt, .jsonl, .csv or .parquet, also compressed. Both may be named: NAME=PATH. Writes `fertility.html`, a page that
 opens offline, its numbers as `fertility.json` and `fertility.csv`.
 """
-
-from __future__ import annotations
 
 import re
 from pathlib import Path, PurePath

@@ -1,11 +1,11 @@
-"""`superbpe generate MODEL... --prompt "The history of"`: samples of several models side by side.
+from __future__ import annotations
+
+__doc__ = """`superbpe generate MODEL... --prompt "The history of"`: samples of several models side by side.
 
 MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. Every model continues the same prompts with
 the same settings and seed. Token healing applies to prompts that end inside a token: the last tokens of the prompt are
 resampled among all tokens that start with its bytes.
 """
-
-from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from experiments.store.trained_models import Saved, load_models
 from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import Sample, SamplingConfig, generate
 from tokenizer.errors import UserError
+from tokenizer.files import read_text
 
 if TYPE_CHECKING:
     import argparse
@@ -83,7 +84,7 @@ def _titles(models: list[Saved]) -> list[str]:
     """Labels; of models that share one, such as those of unfinished runs, the name in the run that trained them."""
     stores = {saved.artifact.folder.parent for saved in models if saved.artifact.name in saved.label}
     logs = [record.with_name(FILE) for store in stores for record in records.entries(Store(store)).values()]
-    text = "".join(log.read_text(encoding="utf-8") for log in logs if log.exists())
+    text = "".join(read_text(log) for log in logs if log.is_file())
     own = {name: f"{stage} {name}" for stage, name in re.findall('"stage": "lm ([^"]*)", "artifact": "([^"]*)"', text)}
     return [own.get(one.artifact.name, one.label) if one.artifact.name in one.label else one.label for one in models]
 

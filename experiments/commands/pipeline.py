@@ -1,10 +1,10 @@
-"""`superbpe pipeline KEY=VALUE...`: the stages of an experiment, from text to report, or `--until` one of them.
+from __future__ import annotations
+
+__doc__ = """`superbpe pipeline KEY=VALUE...`: stages of an experiment, from text to report, or `--until` one of them.
 
 Trains the tokenizers of all arms on a corpus and language models for each, compares them by loss per byte, and writes a
 report. Stages whose results exist are skipped, so after an interruption the same command resumes.
 """
-
-from __future__ import annotations
 
 import logging
 import math
@@ -23,10 +23,11 @@ from rich.text import Text
 
 from experiments.cli import sweep
 from experiments.cli.arguments import Parser
-from experiments.cli.compose import check, choices, explanation, first_cell, keys, normalized, to_config
+from experiments.cli.compose import check, choices, first_cell, keys, normalized, to_config
 from experiments.cli.console import Reporter, complain, complain_of_bug, console, finish, spell, spelled, system_error
 from experiments.cli.process import stoppable
 from experiments.logging.tracking import Labels
+from experiments.shell import setting
 from experiments.stages import STAGES
 from experiments.store import records
 from experiments.store.manifest import COMMAND, command_line
@@ -43,15 +44,39 @@ if TYPE_CHECKING:
 
     from experiments.stages.comparison import Result
 
-SHOWN = (
-    *("experiment", "arms", "reference", "corpus", "corpus.paths", "corpus.sources", "corpus.dataset"),
-    *("corpus.heldout_fraction", "corpus.sample", "pattern", "bpe.vocab_size"),
-    *("superbpe", "superbpe.transition", "shards.tokens_per_shard"),
-    *("lm", "lm.n_seeds", "lm.train.seed", "lm.train.device"),
-    *("budget", "budget.train_bytes", "budget.train_flops", "budget.ladder"),
-    *("eval.context_bytes", "eval.cluster", "deployment"),
-    *("runner", "runner.threads", "runner.memory_mb", "runner.gpus", "artifacts", "logger"),
-)
+SHOWN = {
+    "experiment": "a complete set of settings",
+    "arms": "the tokenizers to compare, by name",
+    "reference": "name of the arm that the others are compared with",
+    "corpus": "the text of an experiment",
+    "corpus.paths": "files, directories (searched recursively) and globs",
+    "corpus.sources": "named parts of the text: NAME to PATH, or PATH:3 to count documents three times in training",
+    "corpus.dataset": "a Hugging Face dataset to stream instead of paths: hub name or local path",
+    "corpus.heldout_fraction": "fraction of documents held out, chosen by a hash of their text",
+    "corpus.sample": "fraction of documents to keep, chosen by a hash of their text, independent of their position",
+    "pattern": "pretokenization pattern of phase 1: a name or a regular expression",
+    "bpe.vocab_size": "bytes, merges and special tokens together, of BPE and, unless it has its own, of SuperBPE",
+    "superbpe": "superwords: the rules of phase 2, the transition, and what differs in their phase 1",
+    "superbpe.transition": "size at which phase 2 starts: a number of tokens or a fraction of the vocabulary size",
+    "shards.tokens_per_shard": "a new file is started once the last one has this many tokens",
+    "lm": "the language model that is trained to evaluate each tokenizer",
+    "lm.n_seeds": "models per tokenizer; a claim about tokenizers requires at least three",
+    "lm.train.seed": "seed of the weights and of the order of documents",
+    "lm.train.device": "auto (CUDA if available), cpu, cuda or cuda:N",
+    "budget": "the training budget, which makes the comparison fair",
+    "budget.train_bytes": "bytes of training text that the first model reads",
+    "budget.train_flops": "training FLOPs of the first model, instead of budget.train_bytes",
+    "budget.ladder": "smaller budgets to compare at too: shares of the largest, or bytes (FLOPs with train_flops)",
+    "eval.context_bytes": "maximum context of a scored token in bytes",
+    "eval.cluster": "unit of sampling: document, source, or auto (sources if there are at least two)",
+    "deployment": "the model that will be deployed, and how it is served",
+    "runner": "where text is processed and, on a cluster, where models are trained",
+    "runner.threads": "number of threads",
+    "runner.memory_mb": "memory limit for count tables, in megabytes",
+    "runner.gpus": "1 for one GPU per language model, 0 for models that are trained on the cores of the cluster",
+    "artifacts": "folder for results, shared between runs: on this machine, or an s3:// or gs:// URL",
+    "logger": "none, wandb or wandb-offline; metrics.jsonl is always written",
+}
 """Settings in `--help`; `--cfg job` prints all of them."""
 _EXAMPLES = """\
 examples:
@@ -80,16 +105,14 @@ class _PipelineParser(Parser):
         super().error(message)
 
     def format_help(self) -> str:
-        """The flags, the main settings with what their dataclasses say about them, and examples."""
+        """The flags, the main settings and examples."""
         return "\n".join([super().format_help(), "main settings:", *map(_explained, SHOWN), "", _EXAMPLES, ""])
 
 
 def _explained(key: str) -> str:
     values = choices(key)
-    what = "a complete set of settings" if key == "experiment" else explanation(key)
-    what = what if what[1].isupper() else what[0].lower() + what[1:]
     return textwrap.fill(
-        f"{what}{': ' if values else ''}{', '.join(values)}",
+        f"{SHOWN[key]}{': ' if values else ''}{', '.join(values)}",
         get_terminal_size().columns - 1,
         initial_indent=f"  {key + '=':<{max(map(len, SHOWN)) + 1}}  ",
         subsequent_indent=" " * (max(map(len, SHOWN)) + 5),
@@ -118,6 +141,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UserError: The settings are wrong; a mistake that shows during the run is printed and recorded.
     """
+    if "${" in (here := str(Path.cwd())):
+        raise UserError(f"Hydra cannot run in {here}, because it replaces ${{…}}; run the command in another folder")
     overrides, stage = normalized(arguments.overrides), arguments.until.replace("-", "_")
     swept = check(arguments.overrides, arguments.config_dir, sweep=arguments.multirun)
     flags = [f"--{name}={value}" for name in ("cfg", "package") if (value := getattr(arguments, name)) is not None]
@@ -135,16 +160,16 @@ def run(arguments: argparse.Namespace) -> int:
         n_cells,
         settings.runner.threads,
     )
-    for earlier in folder.rglob(records.FILE):  # of a sweep into the same folder
-        earlier.unlink()
-    # The folder's name contains the time, so it is fixed here: `records.find` has to know where the records are.
-    argv = [*flags, "--multirun", *overrides, *shares, f"hydra.sweep.dir='{folder}'"]
+    for earlier in records.cells(folder):  # of a sweep into the same folder
+        (Path(earlier.folder) / records.FILE).unlink()
+    # The folder's name contains the time, so it is fixed here: `records.cells` has to know where the records are.
+    argv = [*flags, "--multirun", *overrides, *shares, setting("hydra.sweep.dir", str(folder))]
     failure, stopped = None, False
     try:
         _hydra(stage, argv, list(swept), codes)
     except Exception as error:
         failure = error  # cells do not raise, so the launcher failed; for instance, its process was killed
-        if isinstance(error, UserError) or not records.find(folder):
+        if isinstance(error, UserError) or not records.cells(folder):
             raise
     except KeyboardInterrupt:
         stopped = True
@@ -214,7 +239,8 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     record = None
     try:
         store = shown(cfg.artifacts) if is_remote(cfg.artifacts) else str(Path(cfg.artifacts).resolve())
-        record = Record(str(folder), overrides, cell, number, store=store)
+        home = hydra_config.sweep.dir if swept else None
+        record = Record(str(folder), overrides, cell, number, store=store, sweep=home)
         record.save()
         config = to_config(cfg, overrides)
         reporter = Reporter(prefix=f"[{number}] ", alone=False) if elsewhere else Reporter()

@@ -1,9 +1,9 @@
-"""`superbpe push TOKENIZER REPOSITORY`: upload a tokenizer to the Hugging Face Hub.
+from __future__ import annotations
+
+__doc__ = """`superbpe push TOKENIZER REPOSITORY`: upload a tokenizer to the Hugging Face Hub.
 
 Its card has the training text, the sizes, the rules, and how to load it.
 """
-
-from __future__ import annotations
 
 import re
 from contextlib import nullcontext
@@ -40,8 +40,6 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"{arguments.repository!r} is not the id of a repository; write ORGANIZATION/NAME")
     if arguments.license is not None and not re.fullmatch(r"[a-z][a-z0-9.-]+", arguments.license):
         raise UserError(f"--license {arguments.license!r} is not an id of the Hub; write apache-2.0, mit, other, …")
-    if arguments.to is not None and arguments.to.exists():
-        raise UserError(f"--to {arguments.to} exists; name a new folder")
     with nullcontext() if arguments.to is None else out_folder(arguments.to.absolute().parent, "--to, in"):
         tokenizer = open_exact(arguments.tokenizer, pattern=arguments.pattern, end_of_text=arguments.end_of_text)
         pushed = push(

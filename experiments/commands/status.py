@@ -1,11 +1,11 @@
-"""`superbpe status [artifacts=FOLDER]`: list artifacts with their origin and cost; `--clean` removes unneeded ones.
+from __future__ import annotations
+
+__doc__ = """`superbpe status [artifacts=FOLDER]`: artifacts with origin and cost; `--clean` removes unneeded ones.
 
 An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists; an unfinished
 stage, if an unfinished run still has its folder. To clean up, delete the folders of old runs and reports, check the
 list of `--clean`, and add `--yes`.
 """
-
-from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from experiments.cli.arguments import Parser
 from experiments.cli.console import Lines, Reporter, console, duration, finish, line, print_table, si, stderr
 from experiments.store import inventory, records
-from experiments.store.artifacts import PARTIAL, Store
+from experiments.store.artifacts import Store
 from experiments.store.inventory import DAMAGED, UNFINISHED, WHOLE, Item
+from tokenizer.durable import remove_leftovers
 from tokenizer.errors import UserError, listed
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ def run(arguments: argparse.Namespace) -> None:
 def _store(arguments: argparse.Namespace, progress: Progress | None = None) -> Store:
     """Return the store that the command line names."""
     key, equals, value = arguments.store.partition("=")
-    if equals and key != "artifacts":
+    if equals and key != "artifacts" and not Path(arguments.store).exists():
         raise UserError(f"cannot parse {arguments.store}; write artifacts=FOLDER")
-    return Store.at(value if equals else key, progress=progress)
+    return Store.at(value if key == "artifacts" and equals else arguments.store, progress=progress)
 
 
 def _again(arguments: argparse.Namespace) -> list[str]:
@@ -122,8 +123,9 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
             if item.state == UNFINISHED and runs:
                 why += f", kept: the commands of {listed(runs)} may resume it; delete these folders to remove it"
             size = f"{si(item.n_bytes)}B"
-            console.print(line(f"{_folder(store, item).name:<28} {size:>8}  {cost:>20}  {why}"), soft_wrap=True)
+            console.print(line(f"{item.folder.name:<28} {size:>8}  {cost:>20}  {why}"), soft_wrap=True)
         if arguments.yes:
+            remove_leftovers(store.root)
             unneeded = [item for item in unneeded if _remove(store, item)]
             for path, record in records.entries(store).items():
                 if not record.exists():
@@ -151,11 +153,5 @@ def _remove(store: Store, item: Item) -> bool:
         if not free:
             console.print(line(f"{item.name} is in use and was not removed", "yellow"))
         else:
-            store.remove(_folder(store, item).name)
+            store.remove(item.folder.name)
         return free
-
-
-def _folder(store: Store, item: Item) -> Path:
-    """The folder of an artifact or of an unfinished stage, whose name is hidden."""
-    hidden = (store.root / f".{item.name}{end}{PARTIAL}" for end in ("", ".download"))
-    return store.root / item.name if item.state != UNFINISHED else next(filter(Path.exists, hidden))

@@ -1,6 +1,6 @@
-"""`superbpe train TEXT... --vocab-size N --to FOLDER`: train a BPE or SuperBPE tokenizer on text files."""
-
 from __future__ import annotations
+
+__doc__ = """`superbpe train TEXT... --vocab-size N --to FOLDER`: train a BPE or SuperBPE tokenizer on text files."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
     phase1 = PHASE1[preset] if preset else {"pattern": FULL_STRENGTH, "unit": "document"}
     pattern, unit = resolve(arguments.pattern or phase1["pattern"]), arguments.unit or phase1["unit"]
     reporter = Reporter()
-    with out_folder(arguments.to, "--to", new=True):
+    with out_folder(arguments.to, "--to", new=True) as folder:
         corpus = open_text(arguments, arguments.text)
         common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
         with reporter.stage("count"):
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
                     **common,
                 )
             reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
-        tokenizer.save(arguments.to)
+        tokenizer.save(folder)
     reporter.say(repr(tokenizer))
     page = ["inspect", arguments.to, *text_options(arguments, arguments.text)]
     finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])

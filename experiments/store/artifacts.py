@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -22,7 +22,7 @@ from experiments.results import Contents
 from experiments.store import bucket
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin, peak_memory, remedied
 from tokenizer.corpus import remote
-from tokenizer.durable import naming, partial_name, remove_folder, sync
+from tokenizer.durable import locked, naming, partial_name, remove_folder, remove_leftovers, sync, sync_all
 from tokenizer.errors import UserError
 from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, recorded
 
@@ -172,9 +172,10 @@ class Store:
         if not resumable:
             remove_folder(partial)
         partial.mkdir(parents=True, exist_ok=True)
-        for unfinished in (partial / MANIFEST, *partial.glob(".*.partial")):  # of a killed process
-            if unfinished.is_file():
-                unfinished.unlink()
+        (partial / MANIFEST).unlink(missing_ok=True)  # of a killed process
+        remove_leftovers(self.root, name)
+        for folder in (partial, *filter(Path.is_dir, partial.rglob("*"))):
+            remove_leftovers(folder)
         started = time.perf_counter()
         peak_memory()  # so that the next call returns that of the stage
         try:
@@ -191,8 +192,7 @@ class Store:
         return Artifact(self.root / name, Manifest.read(self.root / name), contents, fresh=True, check=self.check)
 
     def _finish(self, name: str, partial: Path, manifest: Manifest) -> None:
-        for path in (*partial.rglob("*"), partial):
-            sync(path)
+        sync_all(partial)
         manifest.write(partial)
         partial.rename(self.root / name)
         sync(self.root)
@@ -267,23 +267,14 @@ class Store:
 
         The block gets True; without `wait`, it gets False if another process holds the lock.
         """
-        from filelock import FileLock  # of the extra `experiments`; commands of the base only open artifacts
-
-        folder = self.root / ".locks"
+        lock = self.root / ".locks" / f"{name}.lock"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            lock.touch()
         except OSError as error:
             raise UserError(f"cannot write to artifacts={self.root} ({error.strerror}); name another folder") from None
-        lock = FileLock(folder / f"{name}.lock")
-        with suppress(TimeoutError):
-            lock.acquire(timeout=0)
-        if wait and not lock.is_locked:
-            self.on_wait(name)
-            lock.acquire()
-        try:
-            yield lock.is_locked
-        finally:
-            lock.release()
+        with locked(lock, (lambda: self.on_wait(name)) if wait else None) as held:
+            yield held
 
 
 def artifact_at(folder: Path, result: type[C]) -> Artifact[C] | None:

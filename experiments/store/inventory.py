@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from experiments.results import Folder
 from experiments.store import records
@@ -21,6 +23,7 @@ class Item:
     """One folder of a store.
 
     Attributes:
+        folder: The folder, which is hidden if it is unfinished.
         name: Name of the artifact, also for an unfinished folder.
         state: One of the states above.
         n_bytes: Size on disk.
@@ -30,6 +33,7 @@ class Item:
         needed: Whether a report, or a run whose folder exists, needs it.
     """
 
+    folder: Path
     name: str
     state: str
     n_bytes: int
@@ -50,13 +54,17 @@ def take(store: Store, *, verify: bool = False) -> list[Item]:
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
     items = []
     for path in store.root.iterdir():
+        hidden = re.fullmatch(rf"\.({NAME})(\.download)?{re.escape(PARTIAL)}", path.name)
+        if not path.is_dir():
+            if hidden is not None or re.fullmatch(NAME, path.name):
+                warnings.warn(f"ignored: {path} is not a folder; remove it", stacklevel=2)
+            continue
         n_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        if path.suffix == PARTIAL:
-            name = path.name[1:].removesuffix(PARTIAL).removesuffix(".download")
-            with store.lock(name, wait=False) as free:
-                items.append(Item(name, UNFINISHED if free else BUSY, n_bytes, needed=True))
+        if hidden is not None:
+            with store.lock(hidden[1], wait=False) as free:
+                items.append(Item(path, hidden[1], UNFINISHED if free else BUSY, n_bytes, needed=True))
         elif re.fullmatch(NAME, path.name) or (path / MANIFEST).exists():
-            items.append(_finished(store, Item(path.name, WHOLE, n_bytes), verify))
+            items.append(_finished(store, Item(path, path.name, WHOLE, n_bytes), verify))
     whole = {item.name: item for item in items if item.state == WHOLE}
     _link(whole)
     waiting = [name for name, item in whole.items() if item.manifest.stage == "report"]
@@ -73,8 +81,7 @@ def take(store: Store, *, verify: bool = False) -> list[Item]:
 
 def _finished(store: Store, item: Item, verify: bool) -> Item:
     try:
-        artifact = store.find(item.name, Folder)
-        assert artifact is not None
+        (artifact,) = store.open_all([item.name], Folder)
         item.manifest = artifact.manifest
         if verify:
             replace(store, verify="always").check(artifact)

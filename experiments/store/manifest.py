@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.results import typed
 from experiments.shell import command_text
 from tokenizer.errors import UserError
 from tokenizer.files import read_sealed, write_sealed
@@ -72,7 +73,8 @@ class Manifest:
             OSError: If there is no manifest.
             ValueError: If it is damaged; damage may also raise TypeError, KeyError or AttributeError.
         """
-        return cls(**read_sealed(folder / MANIFEST))
+        manifest: Manifest = typed(cls, read_sealed(folder / MANIFEST))
+        return manifest
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json`, sealed with its own checksum."""

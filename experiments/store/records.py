@@ -8,13 +8,14 @@ a lock, which is released when its process ends.
 from __future__ import annotations
 
 import dataclasses
-from contextlib import ExitStack, contextmanager, suppress
+import warnings
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.results import ComparisonRecord
+from experiments.results import ComparisonRecord, typed
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
@@ -39,6 +40,7 @@ class Record:
         overrides: Overrides on the command line; for a cell of a sweep, its own values.
         swept: For a cell: its values of the swept keys.
         number: For a cell: its number in the sweep.
+        sweep: For a cell: folder of the sweep.
         status: Status of the run; the record of a killed process still says `running`.
         error: The failure, as one line.
         exit_code: Exit code of this run.
@@ -66,6 +68,7 @@ class Record:
     rungs: list[ComparisonRecord] = field(default_factory=list)
     report: str | None = None
     command: str = field(default_factory=command_line)
+    sweep: str | None = None
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def save(self) -> None:
@@ -110,20 +113,30 @@ def load(path: Path) -> Record:
         UserError: If the file is not the record of a run.
     """
     try:
-        values = read_json(path)
-        results = None if values.get("results") is None else ComparisonRecord.load(values["results"])
-        rungs = [ComparisonRecord.load(rung) for rung in values.get("rungs", [])]
-        known = {field.name: values[field.name] for field in dataclasses.fields(Record) if field.name in values}
-        record = Record(**{**known, "results": results, "rungs": rungs})
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise UserError(f"{path} is not the record of a run; delete it, or its folder") from None
+        record: Record = typed(Record, read_json(path))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} is not the record of a run ({error}); delete it, or its folder") from None
     record.folder = str(path.parent.resolve())  # it may have been moved
     return record
 
 
 def find(folder: Path) -> list[Record]:
-    """Return the records in a folder and its subfolders; cells of a sweep are in their order."""
-    return sorted(map(load, folder.rglob(FILE)), key=lambda run: (run.number is None, run.number, run.folder))
+    """Return the records in a folder and its subfolders; cells of a sweep are in their order.
+
+    A file of another program with the same name is left out with a warning.
+    """
+    runs = []
+    for path in folder.rglob(FILE):
+        try:
+            runs.append(load(path))
+        except (OSError, UserError) as error:
+            warnings.warn(f"left out: {error}", stacklevel=2)
+    return sorted(runs, key=lambda run: (run.number is None, run.number, run.folder))
+
+
+def cells(folder: Path) -> list[Record]:
+    """Return the records of the cells of the sweep in a folder."""
+    return [run for run in find(folder) if run.sweep == str(folder)]
 
 
 @contextmanager
@@ -131,18 +144,22 @@ def running(store: Store, folder: Path) -> Iterator[None]:
     """Register the run in a folder with the store of its artifacts, and mark it as alive in the block."""
     where = str(folder.resolve())
     name = f"run-{digest(where)[:16]}"
-    with ExitStack() as alive:
+    with store.lock(name):  # of another run in this folder; the store is not locked while this one waits
         with store.lock(CLEANING):
-            alive.enter_context(store.lock(name))
-        (store.root / _FOLDER).mkdir(parents=True, exist_ok=True)
-        write_json(store.root / _FOLDER / f"{name}.json", {"folder": where})
+            (store.root / _FOLDER).mkdir(parents=True, exist_ok=True)
+            write_json(store.root / _FOLDER / f"{name}.json", {"folder": where})
         yield
 
 
 def entries(store: Store) -> dict[Path, Path]:
     """Return the registered runs of a store: by the file of its entry, a run's `run.json`, which may be gone."""
-    paths = sorted((store.root / _FOLDER).glob("run-*.json"))
-    return {path: Path(read_json(path)["folder"]) / FILE for path in paths}
+    runs = {}
+    for path in sorted((store.root / _FOLDER).glob("run-*.json")):
+        try:
+            runs[path] = Path(typed(dict[str, str], read_json(path))["folder"]) / FILE
+        except (OSError, ValueError, TypeError, KeyError):
+            raise UserError(f"{path} is not the entry of a run; delete it") from None
+    return runs
 
 
 def living(store: Store) -> Iterator[Path]:
@@ -156,11 +173,12 @@ def living(store: Store) -> Iterator[Path]:
 def arm_labels(store: Store) -> dict[str, list[str]]:
     """Return the labels of the arms that used each artifact, as the records of finished runs name them."""
     labels: dict[str, dict[str, None]] = {}
-    for record in entries(store).values():
-        with suppress(OSError, UserError):  # the folder of the run is gone or damaged
-            results = load(record).results
-            for arm in results.arms if results is not None else []:
-                used = (arm.tokenizer, arm.training, arm.shards, arm.heldout, *arm.lms, *arm.evaluations)
-                for name in filter(None, used):
-                    labels.setdefault(name, {})[arm.label] = None
+    with suppress(UserError):  # an entry is damaged
+        for record in entries(store).values():
+            with suppress(OSError, UserError):  # the folder of the run is gone or damaged
+                results = load(record).results
+                for arm in results.arms if results is not None else []:
+                    used = (arm.tokenizer, arm.training, arm.shards, arm.heldout, *arm.lms, *arm.evaluations)
+                    for name in filter(None, used):
+                        labels.setdefault(name, {})[arm.label] = None
     return {name: list(arms) for name, arms in labels.items()}

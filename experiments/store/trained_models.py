@@ -13,6 +13,7 @@ from experiments.store.records import arm_labels
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
+from tokenizer.files import confined
 from tokenizer.formats import FILE
 from tokenizer.tokenizer import Tokenizer
 
@@ -128,4 +129,4 @@ def tokenizer_folder(path: Path) -> Path:
     """Return the tokenizer's folder or file: the path itself, or the tokenizer that a training record points to."""
     is_record = path.absolute().name.startswith(("bpe-", "superbpe-"))
     record = artifact_at(path, TrainedTokenizer) if is_record else None
-    return path if record is None else path.parent / record.contents.tokenizer
+    return path if record is None else confined(path.parent, record.contents.tokenizer)

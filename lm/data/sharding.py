@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lm.data.shard_writer import Encoded, Encoder, Writer
-from tokenizer.durable import remove_folder
+from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_fields
 from tokenizer.progress import Throttle, thread_count
 
@@ -113,24 +113,13 @@ def write_encoded(
         skipped: As for `write_shards`.
     """
     size = (config or ShardConfig()).tokens_per_shard
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists and is not empty; remove it or choose another folder for the shards")
-    # The name does not depend on the process, so that the next attempt replaces what a killed one left.
-    unfinished = folder.with_name(f".{folder.name}.partial")
-    remove_folder(unfinished, ignore_errors=True)
     report = Throttle(progress, "shards", n_bytes)
-    try:
-        with Writer(unfinished, tokenizer, size) as writer, closing(source):
-            for encoded in source:
-                writer.add(encoded)
-                report(writer.n_bytes)
-            report.finish(writer.n_bytes)
-            manifest = writer.finish(skipped() if skipped is not None else None)
-        unfinished.replace(folder)
-    except BaseException:
-        remove_folder(unfinished, ignore_errors=True)
-        raise
-    return manifest
+    with new_folder(folder) as unfinished, Writer(unfinished, tokenizer, size) as writer, closing(source):
+        for encoded in source:
+            writer.add(encoded)
+            report(writer.n_bytes)
+        report.finish(writer.n_bytes)
+        return writer.finish(skipped() if skipped is not None else None)
 
 
 def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, documents: NDArray[np.int64]) -> None:

@@ -81,7 +81,6 @@ def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts:
     if importlib.util.find_spec("transformers") is None:
         raise UserError("transformers is not installed, and the export is verified with it; pip install transformers")
     with new_folder(folder) as partial:
-        partial.mkdir(parents=True)
         note = _write(model, tokenizer, partial)
         compared = validate(model, tokenizer, partial, [*texts, *probes(tokenizer)], note)
     padded = model.lm_head.weight.shape[0]

@@ -48,15 +48,13 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
         OSError: If the file cannot be written (disk full, no permission).
     """
     with replacing_path(path) as partial:
-        partial.touch()
-        mode = partial.stat().st_mode
         try:
             save_file(tensors, partial, metadata=metadata)
         except SafetensorError as error:
             if (number := re.search(r"\(os error (\d+)\)", str(error))) is None:
                 raise
             raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
-        partial.chmod(mode)  # safetensors writes a file that only its owner can read
+        partial.chmod(partial.parent.stat().st_mode & 0o666)  # safetensors writes a file that only its owner can read
 
 
 def _checksum(tensors: dict[str, Tensor], meta: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from lm.train.interrupt import STOPS
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _follow(world: World) -> int:
     close a connection that the first process still reads from. If the first process is gone, every wait fails.
     """
     received: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN):
         signal.signal(number, lambda number, _: received.append(number))
     try:
         while (job := world.broadcast(None)) is not None:

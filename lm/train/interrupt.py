@@ -1,4 +1,4 @@
-"""Defer Ctrl-C and SIGTERM to the end of a step."""
+"""Defer Ctrl-C, SIGTERM and SIGHUP to the end of a step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType, TracebackType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, handled like Ctrl-C."""
 
 
+class HungUp(Terminated):
+    """SIGHUP, handled like SIGTERM: the terminal was closed."""
+
+
+STOPS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated, signal.SIGHUP: HungUp}
+"""Signals that stop a command, and their exceptions. One that the parent process ignores stays ignored."""
+
+
 class DeferredInterrupt:
-    """While active, the first Ctrl-C or SIGTERM is only recorded; a second one interrupts at once.
+    """While active, the first Ctrl-C, SIGTERM or SIGHUP is only recorded; a second one interrupts at once.
 
     Schedulers send SIGTERM some seconds before they kill a process. Only the main thread receives signals, so this does
     nothing in other threads.
@@ -36,7 +42,7 @@ class DeferredInterrupt:
         self._previous: dict[int, Any] = {}
 
     def stop(self) -> NoReturn:
-        """Raise the deferred `KeyboardInterrupt`, or `Terminated` for SIGTERM."""
+        """Raise the exception of the deferred signal."""
         raise self._kind
 
     @contextmanager
@@ -44,14 +50,15 @@ class DeferredInterrupt:
         """Context that records a `KeyboardInterrupt` of the block itself, like a first Ctrl-C."""
         try:
             yield
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             if self.pending:  # a second signal
                 raise
-            self.pending = True
+            self.pending, self._kind = True, type(stop)
 
     def __enter__(self) -> DeferredInterrupt:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            heeded = [number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN]
+            self._previous = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
     def __exit__(
@@ -61,7 +68,7 @@ class DeferredInterrupt:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._kind = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        self._kind = STOPS[signal.Signals(number)]
         if self.pending and not self._patient:
             raise self._kind
         self.pending = True

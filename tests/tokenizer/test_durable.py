@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lm.evaluate.bits_per_byte import FORMAT_VERSION, Evaluation
-from tokenizer.durable import new_folder, write_whole
+from tokenizer.durable import new_folder, remove_leftovers, replacing_path, write_whole
+from tokenizer.errors import UserError
 from tokenizer.files import checksum, read_arrays, read_bytes
 from tokenizer.train.counting import PretokenCounts
 
@@ -80,10 +81,30 @@ def test_files_and_folders_are_synced_before_and_after_their_rename(tmp_path, mo
     monkeypatch.setattr(os, "replace", renamed)
     monkeypatch.setattr(os, "fsync", synced)
     write_whole(tmp_path / "x", "content")
-    assert steps == ["sync partial", "rename x", f"sync {tmp_path.name}"]
+    assert steps == ["sync x", "rename x", f"sync {tmp_path.name}"]
     with new_folder(tmp_path / "folder") as partial:
-        partial.mkdir()
-    assert steps[3:] == ["rename folder", f"sync {tmp_path.name}"]
+        (partial / "y").touch()
+    assert steps[3:] == ["sync y", "sync partial", "rename folder", f"sync {tmp_path.name}"]
+
+
+def test_a_writer_removes_what_dead_ones_left_and_nothing_of_a_live_one(tmp_path):
+    dead, other = tmp_path / ".x.0123abcd.partial", tmp_path / ".y.0123abcd.partial"
+    for folder in (dead / "inner", other):
+        folder.mkdir(parents=True)
+    with new_folder(tmp_path / "x") as alive:
+        assert not dead.exists()
+        with pytest.raises(UserError, match="another process is writing"), new_folder(tmp_path / "x"):
+            pass
+        (alive / "file").touch()
+    dead.mkdir()
+    write_whole(tmp_path / "x" / "file", "new")
+    with replacing_path(tmp_path / "z") as first, replacing_path(tmp_path / "z") as second:
+        first.write_text("first")
+        second.write_text("second")
+    assert (tmp_path / "z").read_text() == "first"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [dead.name, other.name, "x", "z"]
+    assert not remove_leftovers(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "x", "z"]
 
 
 def test_a_new_folder_does_not_replace_files_that_appear_meanwhile(tmp_path):
@@ -92,12 +113,11 @@ def test_a_new_folder_does_not_replace_files_that_appear_meanwhile(tmp_path):
 
     def write(other):
         with new_folder(path) as partial:
-            partial.mkdir()
             (partial / "new").touch()
             if other:
                 (path / "other").touch()
 
-    with pytest.raises(OSError, match="folder"):
+    with pytest.raises(UserError, match="folder already exists"):
         write(other=True)
     assert [each.name for each in tmp_path.rglob("*")] == ["folder", "other"]
     (path / "other").unlink()

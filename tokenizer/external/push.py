@@ -13,7 +13,7 @@ from tokenizer.definition import Described, Stored
 from tokenizer.durable import new_folder, write_whole
 from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.external.opening import is_repository_id
-from tokenizer.formats.folder import content, identity
+from tokenizer.formats.folder import content, identity, save
 from tokenizer.formats.hf import newest_readers
 
 CARD = "README.md"
@@ -59,8 +59,6 @@ def push(
         tokenizer = Stored(tokenizer.definition, seen.public(tokenizer.provenance))
     front = ModelCardData(license=license, library_name="superbpe-framework", tags=["tokenizer", "bpe"])
     if to is not None:
-        if Path(to).exists():
-            raise UserError(f"{to} already exists; name a new folder")
         with new_folder(Path(to)) as partial:
             _write(tokenizer, repository, partial, front)
         return str(to)
@@ -86,7 +84,7 @@ def push(
 
 
 def _write(tokenizer: Described, repository: str, folder: Path, front: Any) -> None:
-    formats.write(tokenizer, folder, "superbpe")
+    save(tokenizer, folder)
     with suppress(UserError):  # tiktoken would give other ids
         formats.write(tokenizer, folder / TIKTOKEN, "tiktoken")
     load = f'from_pretrained("{repository}")'

@@ -29,6 +29,15 @@ def reading(path: Path) -> Iterator[None]:
         raise UserError(f"{path} is damaged ({quoted(error)})") from None
 
 
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Raise a UserError about a folder that cannot be made or written."""
+    try:
+        yield
+    except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise UserError(f"{folder} cannot be written ({error.strerror}); name a folder that can be") from None
+
+
 def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:
     """Write the files of a folder, each atomically; the last one should say which others belong to it.
 
@@ -40,13 +49,10 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
     Raises:
         UserError: the folder cannot be made or written.
     """
-    try:
+    with writing(folder), ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:  # all are written before the first is renamed, and the last entered is renamed first
-            for name, content in reversed([*files.items()]):
-                file = stack.enter_context(replacing(folder / name))
-                file.write(content.encode() if isinstance(content, str) else content)
-            for name in remove:
-                (folder / name).unlink(missing_ok=True)
-    except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        raise UserError(f"{folder} cannot be written ({error.strerror}); name a folder that can be") from None
+        for name, content in reversed([*files.items()]):  # all are written before the first one here is renamed
+            file = stack.enter_context(replacing(folder / name))
+            file.write(content.encode() if isinstance(content, str) else content)
+        for name in remove:
+            (folder / name).unlink(missing_ok=True)

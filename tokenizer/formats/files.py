@@ -12,10 +12,11 @@ from typing import Any
 
 from tokenizer import patterns
 from tokenizer.definition import Described, Stored
+from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, listed, quoted
 from tokenizer.files import read_bytes, read_json
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
-from tokenizer.formats.checks import write_files
+from tokenizer.formats.checks import write_files, writing
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.patterns import Pattern
 from tokenizer.special import END_OF_TEXT
@@ -164,9 +165,8 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
     path = Path(path)
     check_choice("format", kind, KINDS)
     if kind == "superbpe":
-        if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
-            raise UserError(f"{path} already exists; name a new folder")
-        folder.save(tokenizer, path)
+        with writing(path), new_folder(path) as partial:
+            folder.save(tokenizer, partial)
         return sorted(path.iterdir())
     target, files = path, {}
     end = tokenizer.definition.end_of_text if tokenizer.definition.end_of_text != END_OF_TEXT else None
@@ -192,8 +192,10 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
         target, files = path.parent, {path.name: ranks, path.name + _ABOUT: json.dumps(about, indent=2)}
     if target.exists() and not target.is_dir():
         raise UserError(f"{target} is a file; name a folder")
-    # Never overwrite: an existing file may contain settings that are not kept here, such as a chat template.
-    if there := [target / name for name in files if (target / name).exists()]:
-        raise UserError(f"{there[0]} already exists; name a new folder or file")
+    # Never overwrite: an existing file may contain settings that are not kept here, such as a chat template. One with
+    # the same content was written by this command before it was killed.
+    for name, content in files.items():
+        if (target / name).exists() and read_bytes(target / name) != content.encode():
+            raise UserError(f"{target / name} already exists; name a new folder or file")
     write_files(target, files)
     return [target / name for name in files]

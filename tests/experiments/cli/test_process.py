@@ -1,5 +1,6 @@
 """A signal at any time gives one line and the exit code that a shell expects, also while a command is importing."""
 
+import json
 import os
 import re
 import shlex
@@ -16,7 +17,7 @@ from experiments.cli.console import exit_code
 from lm.train.interrupt import Terminated
 from tokenizer.errors import UserError
 
-CODES = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
+CODES = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143), signal.SIGHUP: ("hung up", 129)}
 
 
 @pytest.fixture
@@ -80,6 +81,37 @@ def test_an_encoding_without_our_characters_and_a_full_disk_under_the_log(tiny, 
     assert ran.returncode == 0, ran.stderr
     assert re.search(rb"^\?  +\S+ s  count ", ran.stdout, re.MULTILINE)
     assert b"Logging error" not in ran.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["--help", "train --help", "--version"])
+def test_help_on_a_full_disk_and_for_a_reader_that_has_ended(words, unbuffered, script):
+    for target, expected in ((">/dev/full", (2, "error: the disk is full")), ("| true", (141, "the output is closed"))):
+        line = f"{shlex.join([sys.executable, str(script), *words.split()])} {target}; exit ${{PIPESTATUS[0]}}"
+        environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+        ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment)
+        assert (ran.returncode, ran.stderr.strip()[: len(expected[1])]) == expected, ran.stderr
+        assert ran.stderr.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize("redirected", ["| true", "2>&1 | true"])
+def test_a_run_whose_reader_has_ended_is_interrupted(redirected, tiny, tmp_path, script):
+    words = [sys.executable, str(script), "pipeline", "--until", "count", *tiny]
+    ran = subprocess.run(["bash", "-c", f"{shlex.join(words)} {redirected}; exit ${{PIPESTATUS[0]}}"], cwd=tmp_path)
+    assert ran.returncode == 141
+    assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
+
+
+def test_stripped_docstrings_do_not_matter(script, tmp_path):
+    for words in (["inspect", "--help"], ["pipeline", "--help"]):
+        for optimized in (["-OO", str(script)], [str(script)]):
+            environment = os.environ | {"PYTHONOPTIMIZE": "" if "-OO" in optimized else "2"}
+            ran = subprocess.run([sys.executable, *optimized, *words], capture_output=True, text=True, env=environment)
+            assert ran.returncode == 0, ran.stderr
+    code = "import sys; from experiments.cli.main import run; sys.exit(run(['train', '--help']))"
+    ran = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
+    assert "BPE or SuperBPE tokenizer on text files" in " ".join(ran.stdout.split()), ran.stderr
 
 
 @pytest.mark.parametrize(

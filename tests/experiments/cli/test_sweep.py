@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from experiments import pipeline
-from experiments.cli.compose import explanation, keys
+from experiments.cli import main
+from experiments.cli.compose import keys
 from experiments.cli.sweep import share_out, summarize
 from experiments.commands.pipeline import SHOWN
 from experiments.results import ArmRecord, ComparisonRecord
@@ -41,7 +42,7 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path, capsys):
     def record(number, results=None, error=None):
         folder = tmp_path / str(number)
         folder.mkdir()
-        cell = Record(str(folder), [], [f"superbpe.transition=0.{number}"], number)
+        cell = Record(str(folder), [], [f"superbpe.transition=0.{number}"], number, sweep=str(tmp_path))
         cell.save()
         if error:
             cell.failed(error)
@@ -149,9 +150,33 @@ def test_a_signal_in_training_leaves_a_checkpoint_and_prints_how_to_resume(tiny,
     assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
 
 
+def test_any_working_folder_runs_and_keeps_the_files_of_others(corpus, tmp_path, monkeypatch, mistake):
+    words = ["corpus=files", f"corpus.paths=['{corpus}']", "artifacts=artifacts", "hydra.sweep.dir=sweep"]
+    for name in ("it's", "k=v", "a, [b]", "back\\slash\\"):
+        (folder := tmp_path / name).mkdir()
+        monkeypatch.chdir(folder)
+        others = {
+            "other/run.json": "{}",
+            "run.json": "no",
+            "1/0/run.json": '{"folder": "", "overrides": [], "number": 0}',
+        }
+        for other, text in others.items():
+            (folder / "sweep" / other).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "sweep" / other).write_text(text)
+        for sizes in ("400,410,420", "400,410"):
+            assert main.run(["pipeline", "-m", "--until", "count", *words, f"bpe.vocab_size={sizes}"]) == 0
+            cells = json.loads((folder / "sweep" / "sweep.json").read_text())["cells"]
+            assert len(cells) == len(sizes.split(","))
+        assert {other: (folder / "sweep" / other).read_text() for other in others} == others
+        assert not (folder / "sweep" / "2" / "run.json").exists()
+        assert main.run(["status", str(folder / "artifacts")]) == 0
+    (folder := tmp_path / "${x}").mkdir()
+    monkeypatch.chdir(folder)
+    assert "run the command in another folder" in mistake("pipeline", *words)
+
+
 def test_help_names_existing_settings():
     assert set(SHOWN) <= {*keys(), "experiment"}
-    assert [key for key in keys() if not explanation(key)] == []
 
 
 def test_tokenizers_are_trained_without_torch(tiny):

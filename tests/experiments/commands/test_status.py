@@ -2,16 +2,19 @@
 
 import json
 import multiprocessing
+import os
 import shutil
 import signal
+import threading
 
 import pytest
 
 from experiments.cli import main
 from experiments.store import inventory, records
-from experiments.store.artifacts import Store
+from experiments.store.artifacts import MANIFEST, Store
 from tests.experiments.outputs import run_until as run
 from tests.experiments.store.demo import make
+from tokenizer.files import read_sealed, write_sealed
 
 
 def _make(store, stage, inputs=None, **contents):
@@ -141,6 +144,80 @@ def test_nothing_that_a_live_run_uses_is_removed(store, tmp_path, capsys):
     process.join()
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert set(_states(store)) == {"whole"}
+
+
+def _sealed(path, **changes):
+    write_sealed(path, read_sealed(path) | changes)
+
+
+STRAY = {
+    "a FIFO": lambda root: os.mkfifo(root / "lm-00000000abcd"),
+    "a FIFO as manifest": lambda root: [
+        (root / "lm-00000000abcd").mkdir(),
+        os.mkfifo(root / "lm-00000000abcd" / MANIFEST),
+    ],
+    "a dangling link": lambda root: (root / "lm-00000000abcd").symlink_to("nowhere"),
+    "a file": lambda root: (root / "count-00000000abcd").touch(),
+    "a partial file": lambda root: (root / ".count-00000000abcd.partial").touch(),
+    "another partial": lambda root: (root / "x.partial").mkdir(),
+    "an empty entry": lambda root: (root / ".runs" / "run-1.json").write_text("{}"),
+    "an entry of a number": lambda root: (root / ".runs" / "run-1.json").write_text('{"folder": 5}'),
+    "a FIFO as entry": lambda root: os.mkfifo(root / ".runs" / "run-1.json"),
+    **{
+        f"a manifest with {name}={value!r}": lambda root, name=name, value=value: _sealed(
+            min(root.glob("evaluation-*")) / MANIFEST, **{name: value}
+        )
+        for name, value in [("contents", 5), ("inputs", []), ("seconds", "x"), ("made", None), ("files", {"a": 5})]
+    },
+    **{
+        f"a record with {name}={value!r}": lambda root, name=name, value=value: _record(root, **{name: value})
+        for name, value in [("artifacts", 5), ("status", "?"), ("results", []), ("rungs", {}), ("number", "1")]
+    },
+}
+
+
+def _record(root, **changes):
+    folder = root.parent / "run"
+    (root / ".runs" / "run-1.json").write_text(json.dumps({"folder": str(folder)}))
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps({"folder": str(folder), "overrides": [], **changes}))
+
+
+@pytest.mark.parametrize("stray", STRAY)
+def test_stray_and_hostile_entries_are_ignored_or_one_line(stray, store, capsys):
+    (store.root / ".runs").mkdir(exist_ok=True)
+    STRAY[stray](store.root)
+    for words in ([], ["--verify"], ["--clean"], ["--clean", "--yes"]):
+        code = main.run(["status", *words, f"artifacts={store.root}"])
+        errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert (code, len(errors)) in ((0, 0), (2, 1)), words
+
+
+@pytest.mark.parametrize("name", ["/etc", "../..", "..", 5, None, ["x"], "missing"])
+def test_a_training_record_names_only_artifacts_beside_it(name, store, mistake):
+    stored = {"tokenizer": name, "sha256": "", "vocab_size": 1, "corpus": "", "split": "train"}
+    record = min(store.root.glob("bpe-*"))
+    _sealed(record / MANIFEST, contents=stored)
+    for command in ("inspect", "export"):
+        assert str(store.root) in mistake(command, record, *(["out", "--to", "hf"] if command == "export" else []))
+
+
+def test_a_run_that_waits_for_another_in_its_folder_does_not_hold_the_store(tmp_path):
+    waiting = threading.Event()
+    store = Store(tmp_path / "artifacts", on_wait=lambda _: waiting.set())
+
+    def run():
+        with records.running(store, tmp_path):
+            pass
+
+    with records.running(store, tmp_path):
+        second = threading.Thread(target=run)
+        second.start()
+        assert waiting.wait(60)
+        with store.lock(records.CLEANING, wait=False) as free:
+            assert free
+    second.join(60)
+    assert not second.is_alive()
 
 
 def test_folders_that_are_not_artifacts_are_errors(tmp_path, mistake, store):

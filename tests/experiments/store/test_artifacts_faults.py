@@ -39,7 +39,8 @@ def test_a_stale_manifest_does_not_get_into_the_next_attempt(tmp_path, file, tex
     finished = make(store, "lm", config={}, inputs={}, build=_build, resumable=True)
     partial = finished.folder.rename(tmp_path / f".{finished.name}.partial")
     (partial / file).write_text(text)
-    (partial / ".model.safetensors.partial").write_bytes(b"half")
+    (half := partial / "inner" / ".model.safetensors.0123abcd.partial").mkdir()
+    (half / "model.safetensors").write_bytes(b"half")
     again = make(store, "lm", config={}, inputs={}, build=_build, resumable=True)
     assert again.fresh
     assert set(again.manifest.files) == {"inner/data.bin", "notes.txt"}

@@ -58,8 +58,8 @@ def test_an_interrupted_call_leaves_nothing(tmp_path, texts, n):
 
 def test_what_a_killed_process_left_is_replaced(tmp_path, texts):
     write_shards(tmp_path / "whole", tiny.words(), [Batch.from_texts(texts)], ShardConfig(20))
-    shutil.copytree(tmp_path / "whole", tmp_path / ".s.partial")
-    (tmp_path / ".s.partial" / "tokens-00009.bin").write_bytes(b"half")
+    shutil.copytree(tmp_path / "whole", tmp_path / ".s.0123abcd.partial")
+    (tmp_path / ".s.0123abcd.partial" / "tokens-00009.bin").write_bytes(b"half")
     write_shards(tmp_path / "s", tiny.words(), [Batch.from_texts(texts)], ShardConfig(20))
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "whole"]
