@@ -164,6 +164,7 @@ def test_names_reach_the_terminal_as_visible_text(part, capsys, tmp_path, caplog
             for width in (1, 50):
                 reporter.table(name, [name, Lines(name, "b")], [[name, Lines("b", name)]] * width)
         record = Record(str(tmp_path), [name], [f"{name}={name}"], 0, status="failed", error=name, command=name)
+        record.sweep = str(tmp_path)
         record.save()
         summarize(tmp_path, 2)
         module.console.print(unbroken)
