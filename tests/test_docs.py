@@ -50,7 +50,7 @@ def test_the_documentation_is_short():
     pages = sorted((_ROOT / "docs").glob("*.md"))
     lines = {name: len((_ROOT / name).read_text().splitlines()) for name in ("README.md", "docs/decisions.md")}
     assert len(pages) <= 15
-    assert sum(len(page.read_text().split()) for page in pages) <= 18_000
+    assert sum(len(page.read_text().split()) for page in pages) <= 20_000
     assert lines["README.md"] <= 120
     assert lines["docs/decisions.md"] <= 300
 

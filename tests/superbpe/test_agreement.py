@@ -75,7 +75,8 @@ def test_only_whole_pretokens_become_superwords(runs):
 
 def test_eligibility_is_saved_cut_and_hashed(runs, ordinary, tmp_path):
     runs.save(tmp_path / "runs")
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"superbpe.json", "tokenizer_config.json"}
+    files = {path.name for path in (tmp_path / "runs").iterdir()}
+    assert files == {"superbpe.json", "tokenizer_config.json", "training-documents.npy"}
     loaded = Tokenizer.load(tmp_path / "runs")
     assert (loaded.eligible, loaded.sha256) == (r"\p{L}", runs.sha256)
     assert all(loaded.encode_ordinary(text) == runs.encode_ordinary(text) for text in ordinary)

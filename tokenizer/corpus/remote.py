@@ -106,7 +106,8 @@ class RemoteFile:
                     content = b""
             if len(content) != last - first:
                 self._check_unchanged()
-                raise UserError(_wrong_answer(self.url, f"bytes={first}-{last - 1}", "another number of bytes"))
+                asked = f"the request for bytes={first}-{last - 1}"
+                raise _OtherSizeError(f"{asked} was answered with another number of bytes")
             return content
 
         self._check_unchanged()
@@ -124,6 +125,10 @@ class RemoteFile:
     def _check_unchanged(self) -> None:
         if (now := self.current()) != self.stat:
             raise UserError(changed(self, self.stat, now))
+
+
+class _OtherSizeError(OSError):
+    """An answer has another number of bytes than was asked for; the next attempt may be right."""
 
 
 def _content(file: Any, at: int, size: int) -> bytes:
@@ -269,6 +274,7 @@ def attempted(url: str, call: Callable[[], _T], attempts: int | None = None, wha
             if not isinstance(failure, OSError | ValueError) and package not in ("aiohttp", "httpx", "httpx2"):
                 raise
             lost = package == "aiohttp" and not isinstance(failure, ValueError)  # a malformed URL is a ValueError
+            lost = lost or isinstance(failure, _OtherSizeError)
             temporary = status in _TEMPORARY if status else lost or _AWS_TEMPORARY.search(str(failure))
             if attempt == attempts or not temporary:
                 tries = f" after {attempt} attempts" if attempt > 1 else ""

@@ -90,7 +90,7 @@ def test_no_end_of_text(tmp_path):
 def test_only_an_empty_folder_is_written_to(tmp_path):
     (tmp_path / "s").mkdir()
     write_shards(tmp_path / "s", tiny.words(), [Batch.from_texts(["a"])])
-    with pytest.raises(UserError, match="not empty"):
+    with pytest.raises(UserError, match="already exists"):
         write_shards(tmp_path / "s", tiny.words(), [Batch.from_texts(["a"])])
 
 
