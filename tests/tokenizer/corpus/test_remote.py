@@ -75,6 +75,7 @@ def test_documents_equal_those_of_local_files(kind, fault, endpoint, local):
 )
 def test_answers_with_other_bytes_are_errors_and_not_damage(kind, wrong, name, endpoint, local, monkeypatch):
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(remote, "ATTEMPTS", 2)
     endpoint.wrong, endpoint.wrong_from = wrong, 1 << 10
     url = kind.format(name, endpoint=endpoint.url)
     with pytest.raises(UserError, match=rf"{name}: .*the request for bytes=\d+-\d+ was answered with") as error:
