@@ -107,8 +107,11 @@ def _temporary(path: Path) -> Iterator[Path]:
     with ExitStack() as lock:
         while True:
             partial = partial_name(path)
-            with naming(path):
+            try:
                 partial.mkdir()
+            except OSError as error:
+                error.filename = str(path)
+                raise
             with suppress(OSError, ImportError):  # a disk without locks; there, leftovers stay
                 lock.enter_context(locked(partial, on_wait=lambda: None))
             if partial.exists():  # otherwise another process took it for a leftover before it was locked

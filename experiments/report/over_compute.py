@@ -114,15 +114,17 @@ def study(
             arm.vocab_size,
             flops,
             [model.seed for model, _ in arm.budgets[0]],
-            tokens.clustered(tokens.document_tokens).astype(np.int64),
-            np.array([[run.clustered(run.text_nats) for run in rung] for rung in rungs]).swapaxes(0, 1),
+            base.clustered(tokens.document_tokens).astype(np.int64),
+            np.array([[base.clustered(run.text_nats) for run in rung] for rung in rungs]).swapaxes(0, 1),
             barred,
             arm.trained,
             read,
             proxy,
         )
 
-    sizes, sources, cluster = _units(evaluations[0][0].only(eligibility.documents))
+    # One division into units for all arms: a tokenizer that loses text may give equal tokens to different texts.
+    base = evaluations[0][0].only(eligibility.documents)
+    sizes, sources, cluster = _units(base)
     heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster)
     measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
     compared = Study(measured, heldout, tolerance, confidence)

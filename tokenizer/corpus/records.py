@@ -129,9 +129,10 @@ def _rows(path: File, file: io.TextIOWrapper, config: CorpusConfig) -> Iterator[
             yield DataError(what)
             if not header or (not rest and (multiline or not lines.row[-1].endswith(("\n", "\r")))):
                 return
-            if multiline and not closing.search(rest):
-                next(filter(closing.search, lines), None)
-            lines.end_row(len(lines.row) if multiline else 1)
+            n_lines = len(lines.row) if multiline else 1
+            if multiline and not closing.search(rest) and next(filter(closing.search, lines), None) is not None:
+                n_lines = len(lines.row)
+            lines.end_row(n_lines)
             continue
         if row is None:
             return

@@ -21,12 +21,14 @@ from tokenizer.errors import DataError, UserError, listed, shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from tokenizer.corpus.config import CorpusConfig
     from tokenizer.corpus.remote import File
     from tokenizer.corpus.skipped import Skipped
 
 _PARQUET_ROWS, _DELTA_ROWS = 1024, 16
-"""Maximum numbers of rows that are decoded at a time; with delta encoding, the length of texts is unknown before."""
+"""Most and fewest rows that are decoded at a time; the fewest with delta encoding, whose texts have unknown lengths."""
 _SKEW = 16
 """Texts may be this many times as long as on average before more than a few batches of them are decoded."""
 _BUFFER_BYTES = 1 << 20
@@ -199,7 +201,7 @@ def _batch_rows(source: str, metadata: Any, i: int, column: list[str], where: st
         text = first_row(read_dictionary=[name])
         if pa.types.is_dictionary(text.type):
             longest = max(longest, pc.max(pc.binary_length(text.dictionary)).as_py() or 0)
-    return max(1, min(_PARQUET_ROWS, 4 * config.batch_bytes // max(longest, 1)))
+    return max(_DELTA_ROWS, min(_PARQUET_ROWS, 4 * config.batch_bytes // max(longest, 1)))
 
 
 def _documents(
@@ -209,11 +211,15 @@ def _documents(
     import pyarrow.compute as pc
 
     texts = _as_bytes(_inside(rows, columns[0]), f"{where}field {config.field!r}")
+    numbers = np.arange(first, first + len(rows))
     for score in columns[1:]:
         keep = pc.greater_equal(_inside(rows, score).cast("float64"), config.min_score)
         keep = pc.fill_null(keep, fill_value=False)
-        texts = pc.if_else(keep, texts, b"") if config.on_error == "skip" else texts.filter(keep)
-    return _batch(texts, where, first, config)
+        if config.on_error == "skip":
+            texts = pc.if_else(keep, texts, b"")
+        else:
+            texts, numbers = texts.filter(keep), numbers[keep.to_numpy(zero_copy_only=False)]
+    return _batch(texts, where, numbers, config)
 
 
 def _columns(schema: Any, where: str, config: CorpusConfig) -> list[list[str]]:
@@ -292,7 +298,9 @@ def batch_column(column: Any, config: CorpusConfig, skipped: Skipped, part: str 
             longest = pc.max(pc.binary_length(texts.dictionary)).as_py() or 1
             rows = max(1, min(rows, _PARQUET_ROWS, 4 * config.batch_bytes // longest))
         for start in range(0, len(chunk), rows):
-            batch, missing = _batch(_as_bytes(texts.slice(start, rows), what), "", first + start, config)
+            batch, missing = _batch(
+                _as_bytes(texts.slice(start, rows), what), "", np.arange(first + start, first + len(chunk)), config
+            )
             if missing:
                 count, places = count + len(missing), [*places, *missing][:PLACES]
                 skipped.add(what, count, places)
@@ -312,14 +320,14 @@ def _as_bytes(texts: Any, what: str) -> Any:
     return texts.cast(pa.large_binary())
 
 
-def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_native.Batch, list[str]]:
-    """Documents of a column of bytes, the first of which is row `first`, and places of those that are missing."""
+def _batch(texts: Any, where: str, numbers: NDArray[np.int64], config: CorpusConfig) -> tuple[_native.Batch, list[str]]:
+    """Documents of a column of bytes, whose rows have these numbers, and places of those that are missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if longest > config.document_limit_bytes and config.skip_above is None:
-        raise too_long(f"{where}a document of rows {first} to {first + len(texts) - 1}", longest, config)
+        raise too_long(f"{where}a document of rows {numbers[0]} to {numbers[len(texts) - 1]}", longest, config)
     missing = dict.fromkeys(pc.indices_nonzero(texts.is_null()).to_pylist() if texts.null_count else [], "null")
     texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # copies slices, so that offsets start at 0
     _, offsets, data = texts.buffers()
@@ -328,7 +336,7 @@ def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_n
             np.frombuffer(data or b"", np.uint8),
             np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
             replace_invalid=config.on_invalid_utf8 == "replace",
-        ), [f"row {first + i}: null" for i in missing]
+        ), [f"row {numbers[i]}: null" for i in missing]
     except UserError as error:
         if config.on_error != "skip":
             raise UserError(f"{where}{error}") from None
@@ -337,7 +345,7 @@ def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_n
     bad = [i for i, (text, value) in enumerate(zip(decoded, values, strict=True)) if text.encode() != value]
     for i in bad:
         decoded[i], missing[i] = "", "not UTF-8"
-    return _native.Batch.from_texts(decoded), [f"row {first + i}: {missing[i]}" for i in sorted(missing)]
+    return _native.Batch.from_texts(decoded), [f"row {numbers[i]}: {missing[i]}" for i in sorted(missing)]
 
 
 def too_long(what: str, size: int, config: CorpusConfig) -> UserError:

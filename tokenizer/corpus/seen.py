@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -47,8 +49,9 @@ class Read(dict[str, Any]):
     def load(cls, record: Mapping[str, Any], path: Path | None) -> Read:
         """The record that a file has, with the hashes of another file; None or a missing file for none.
 
+        Hashes that are not those of the record are left out, with a warning.
+
         Raises:
-            UserError: the hashes were changed.
             KeyError, TypeError, ValueError: the record is damaged.
         """
         entries = ("places", list), ("settings", dict), ("documents", list)
@@ -56,9 +59,10 @@ class Read(dict[str, Any]):
         read = cls(record, texts=of_texts, complete=bool(record["complete"]), zero_bits=range(65)[record["zero_bits"]])
         if path is not None and path.exists():
             data = read_bytes(path)
-            if hashlib.sha256(data).hexdigest() != record["sha256"]:
-                raise UserError(f"{path} was changed after it was written; restore it or delete it")
-            read.hashes = np.load(io.BytesIO(data), allow_pickle=False)
+            if hashlib.sha256(data).hexdigest() == record["sha256"]:
+                read.hashes = np.load(io.BytesIO(data), allow_pickle=False)
+            else:
+                warnings.warn(f"{path} is not the file that was written with its record; it is not used", stacklevel=2)
         return read
 
     def data(self) -> bytes:
@@ -112,8 +116,8 @@ class Recorder:
     def read(self) -> Read:
         """The record of all text so far."""
         self._thin()
-        distinct = [text for i, text in enumerate(self._texts) if text not in self._texts[:i]]
-        read = Read(texts=distinct, complete=self._complete, zero_bits=self._zero_bits)
+        distinct = {json.dumps(text, sort_keys=True): text for text in self._texts}
+        read = Read(texts=list(distinct.values()), complete=self._complete, zero_bits=self._zero_bits)
         read.hashes = self._parts[0]
         read["sha256"] = hashlib.sha256(read.data()).hexdigest()
         return read
@@ -121,11 +125,22 @@ class Recorder:
 
 def public(provenance: dict[str, Any]) -> dict[str, Any]:
     """A tokenizer's provenance for other people: without hashes of the training text, and its folders."""
-    read = provenance.get(KEY)
-    if not isinstance(read, Read):
-        return provenance
-    named = [{**text, "places": [Path(place).name for place in text["places"]]} for text in read["texts"]]
-    return {**provenance, KEY: Read(read, texts=named)}
+    provenance, read, chosen = dict(provenance), provenance.get(KEY), provenance.get("choose")
+    if isinstance(read, Read):
+        named = []
+        for text in read["texts"]:
+            settings = dict(text["settings"])
+            if "dataset" in settings and Path(settings["dataset"]).exists():
+                settings["dataset"] = Path(settings["dataset"]).name
+            named.append({**text, "places": _names(text["places"]), "settings": settings})
+        provenance[KEY] = Read(read, texts=named)
+    if isinstance(chosen, dict) and isinstance(chosen.get("text"), list):
+        provenance["choose"] = {**chosen, "text": _names(chosen["text"])}
+    return provenance
+
+
+def _names(places: Sequence[str]) -> list[str]:
+    return [Path(place).name for place in places]
 
 
 def about(corpus: Corpus) -> dict[str, Any]:

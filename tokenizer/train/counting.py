@@ -114,8 +114,10 @@ class PretokenCounts:
         table = pa.table({"bytes": pretokens, "count": pa.array(self.counts)})
         table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(about).encode()})
         try:
+            hashes = _hashes_of(Path(path))
+            hashes.unlink(missing_ok=True)  # of earlier counts
             if self.read is not None and self.read.hashes is not None:
-                write_whole(Path(path).with_suffix(".npy"), self.read.data())
+                write_whole(hashes, self.read.data())
             with replacing(Path(path)) as file:
                 pq.write_table(table, file, compression="zstd", write_page_checksum=True)
         except (FileNotFoundError, IsADirectoryError):
@@ -164,7 +166,7 @@ class PretokenCounts:
             special_tokens=tuple(about["special_tokens"]),
             n_bytes=about["n_bytes"],
             n_documents=about["n_documents"],
-            read=None if about.get("read") is None else Read.load(about["read"], path.with_suffix(".npy")),
+            read=None if about.get("read") is None else Read.load(about["read"], _hashes_of(path)),
         )
 
 
@@ -177,6 +179,11 @@ class Counting(TypedDict, total=False):
     threads: int | None
     memory_bytes: int | None
     spill_folder: Path | str | None
+
+
+def _hashes_of(path: Path) -> Path:
+    """File of the hashes of the documents that were counted."""
+    return path.with_name(f"{path.name}.documents.npy")
 
 
 def count_pretokens(

@@ -14,8 +14,8 @@ from superbpe import train_superbpe
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
 from tokenizer.corpus import seen
 from tokenizer.corpus.seen import KEY, Recorder, saw
-from tokenizer.errors import UserError
 from tokenizer.external.push import push
+from tokenizer.train.counting import PretokenCounts
 
 HELD = [f"held out {i}: " + "the same old words " * (1 + i % 3) for i in range(40)]
 OTHER = [f"training {i}: " + "the same old words " * (1 + i % 3) for i in range(60)]
@@ -107,8 +107,20 @@ def test_an_upload_has_no_hashes_and_no_folders_unless_asked(tmp_path, held):
     assert saw(plain, HASHES, held).unknown == "the hashes of its training documents were left out"
     assert saw(full, HASHES, held).seen.all()
     np.save(tmp_path / "full" / seen.FILE, np.zeros(3, np.uint64))
-    with pytest.raises(UserError, match="was changed after it was written"):
-        Tokenizer.load(tmp_path / "full")
+    with pytest.warns(UserWarning, match="is not the file that was written with its record"):
+        assert "left out" in saw(Tokenizer.load(tmp_path / "full"), HASHES, held).unknown
+    tokenizer.provenance["choose"] = {"text": [str(tmp_path / "secret" / "train.jsonl")]}
+    assert seen.public(tokenizer.provenance)["choose"] == {"text": ["train.jsonl"]}
+
+
+def test_saved_counts_replace_no_other_file(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(3))
+    counts = [count_pretokens(text, "gpt2") for text in (HELD, OTHER)]
+    for name, one in zip(("a.parquet", "a.pq"), counts, strict=True):
+        one.save(tmp_path / name)
+    assert np.load(tmp_path / "a.npy").tolist() == [0, 1, 2]
+    for name, one in zip(("a.parquet", "a.pq"), counts, strict=True):
+        assert np.array_equal(PretokenCounts.load(tmp_path / name).read.hashes, one.read.hashes)
 
 
 @pytest.mark.parametrize("most", [7, 64, 300])

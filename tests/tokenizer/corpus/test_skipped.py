@@ -332,6 +332,21 @@ def test_one_wrong_byte_costs_one_row(name, lines, tmp_path):
         assert texts[len(found) - 1].startswith(found[-1]), end
 
 
+def test_rows_after_a_misplaced_quote_are_read_although_texts_have_lines(tmp_path):
+    (tmp_path / "a.csv").write_text('id,text\n1,"a\nb"\n2,"x" y\n3,ok\n4,fine\n')
+    texts, skipped = skipping(tmp_path / "a.csv")
+    assert texts == ["a\nb", "ok", "fine"]
+    assert skipped["count"] == 1
+
+
+def test_null_texts_are_named_by_their_rows_if_a_score_leaves_out_others(tmp_path):
+    rows = [{"text": text, "score": i // 2} for i, text in enumerate(["a", None, "c", None])]
+    path = write_parquet(tmp_path / "a.parquet", rows)
+    corpus = Corpus(CorpusConfig(paths=[str(path)], score_field="score", min_score=0.5))
+    with pytest.warns(UserWarning, match="row 3: null"):
+        assert list(corpus.documents()) == ["c"]
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.parquet", "hf/train.jsonl"])
 def test_texts_that_are_null_are_counted(name, tmp_path):
     path, records = tmp_path / name, [{"text": text, "source": None} for text in ("one", None, "", "four", None)]
