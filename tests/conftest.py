@@ -12,9 +12,11 @@ from superbpe import PRESETS, Rules, train_superbpe
 from tests import texts
 from tokenizer import Batch, count_pretokens, train_bpe
 
-# A shell that starts the tests in the background makes them, and what they start, ignore Ctrl-C.
+# A shell that starts the tests in the background makes them, and what they start, ignore Ctrl-C; nohup, SIGHUP.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Tests never reach for the network: before anything imports Hugging Face's libraries.
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
@@ -126,7 +128,8 @@ def endpoint(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr(remote, "FIRST_DELAY", 0.001)
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 12)
-    # Threads of an earlier test, which may still connect without these variables, have a cache of their own.
+    # Threads of an earlier test, which may still connect without these variables, have connections of their own.
     monkeypatch.setattr(remote, "_connected", functools.lru_cache(remote._connected.__wrapped__))
+    monkeypatch.setattr("huggingface_hub.utils._http._GLOBAL_CLIENT", None)
     yield server
     server.close()

@@ -201,7 +201,9 @@ def _batch_rows(source: str, metadata: Any, i: int, column: list[str], where: st
         text = first_row(read_dictionary=[name])
         if pa.types.is_dictionary(text.type):
             longest = max(longest, pc.max(pc.binary_length(text.dictionary)).as_py() or 0)
-    return max(_DELTA_ROWS, min(_PARQUET_ROWS, 4 * config.batch_bytes // max(longest, 1)))
+    # Few rows at a time are slow: with texts of the average length, up to 16 may be four batches of them.
+    most = 4 * _SKEW * config.batch_bytes // max(longest, 1)
+    return max(1, min(_DELTA_ROWS, most), min(_PARQUET_ROWS, most // _SKEW))
 
 
 def _documents(
