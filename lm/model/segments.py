@@ -9,7 +9,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
 from lm.model.device import upload
 
@@ -50,6 +49,8 @@ class Segments(NamedTuple):
         """Attention of queries, keys and values, float[1, n_heads, seq_len, head_dim]."""
         head_dim = v.shape[-1]
         if self.flash and v.dtype in (torch.bfloat16, torch.float16) and head_dim % 8 == 0 and head_dim <= _FLASH_DIM:
+            from torch.nn.attention.varlen import varlen_attn  # imports the compiler: seconds
+
             q, k, v = (x.squeeze(0).transpose(0, 1).to(v.dtype) for x in (q, k, v))
             bounds, longest = self.bounds, self.longest
             out = varlen_attn(q, k, v, bounds, bounds, longest, longest, window_size=(-1, 0))

@@ -8,6 +8,7 @@ which may contain credentials.
 from __future__ import annotations
 
 import ctypes
+import errno
 import glob
 import os
 import random
@@ -271,10 +272,12 @@ def attempted(url: str, call: Callable[[], _T], attempts: int | None = None, wha
             status, package = getattr(failure, "status", None), type(failure).__module__.partition(".")[0]
             if isinstance(failure, FileNotFoundError) or status == 404:
                 raise UserError(f"{url}: no such file") from None
-            if not isinstance(failure, OSError | ValueError) and package not in ("aiohttp", "httpx", "httpx2"):
+            # All threads share the client of hf://, which closes when one of them cannot connect.
+            closed = getattr(failure, "errno", None) == errno.EBADF or "client has been closed" in str(failure)
+            if not (closed or isinstance(failure, OSError | ValueError) or package in ("aiohttp", "httpx", "httpx2")):
                 raise
             lost = package == "aiohttp" and not isinstance(failure, ValueError)  # a malformed URL is a ValueError
-            lost = lost or isinstance(failure, _OtherSizeError)
+            lost = lost or closed or isinstance(failure, _OtherSizeError)
             temporary = status in _TEMPORARY if status else lost or _AWS_TEMPORARY.search(str(failure))
             if attempt == attempts or not temporary:
                 tries = f" after {attempt} attempts" if attempt > 1 else ""

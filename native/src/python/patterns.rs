@@ -1,5 +1,8 @@
 //! Patterns.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
 use pyo3::prelude::*;
 
 use super::calls::core;
@@ -32,12 +35,24 @@ pub fn count_pieces(texts: Vec<String>, pattern: &str) -> PyResult<Vec<usize>> {
     })
 }
 
+thread_local! {
+    /// The last patterns of `split`: compiling a regex takes a hundred times as long as cutting a short text.
+    static LAST: RefCell<VecDeque<(String, Scanner)>> = const { RefCell::new(VecDeque::new()) };
+}
+
 /// The pieces of a text; fails if the regex does not compile.
 #[pyfunction]
 pub fn split(text: &str, pattern: &str) -> PyResult<Vec<String>> {
     core(|| {
-        let mut pieces = Vec::new();
-        Scanner::new(pattern)?.pieces(text.as_bytes(), |start, end| pieces.push(text[start..end].to_string()))?;
-        Ok(pieces)
+        LAST.with_borrow_mut(|last| {
+            if !last.iter().any(|(known, _)| known == pattern) {
+                last.truncate(3);
+                last.push_front((pattern.to_string(), Scanner::new(pattern)?));
+            }
+            let (_, scanner) = last.iter().find(|(known, _)| known == pattern).expect("added above");
+            let mut pieces = Vec::new();
+            scanner.pieces(text.as_bytes(), |start, end| pieces.push(text[start..end].to_string()))?;
+            Ok(pieces)
+        })
     })
 }

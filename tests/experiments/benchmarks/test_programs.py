@@ -95,6 +95,7 @@ def test_both_models_take_the_same_steps(capsys, options):
     assert all(words in out for words in expected)
 
 
+@pytest.mark.slow
 def test_each_case_has_a_table_without_transformers(capsys, monkeypatch):
     shards = lm.SyntheticShards(300, 5000, 40)
     shards._check()

@@ -64,7 +64,7 @@ def test_documents_equal_those_of_local_files(kind, fault, endpoint, local):
     assert fault is None or endpoint.used[fault] == 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
@@ -82,6 +82,19 @@ def test_answers_with_other_bytes_are_errors_and_not_damage(kind, wrong, name, e
         texts([url], on_error="skip")
     assert endpoint.used[wrong]
     assert "damaged" not in str(error.value)
+
+
+@pytest.mark.parametrize("failure", [OSError(9, "Bad file descriptor"), RuntimeError("the client has been closed")])
+def test_a_client_that_another_thread_closes_is_opened_again(failure, monkeypatch):
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0)
+    answers = iter((failure, None))
+
+    def call():
+        if error := next(answers):
+            raise error
+        return "text"
+
+    assert remote.attempted("hf://a", call) == "text"
 
 
 def test_remote_parquet_takes_no_memory_for_the_size_of_its_file(tmp_path):
