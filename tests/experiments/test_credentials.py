@@ -100,7 +100,11 @@ def contents(folder):
                         continue
 
 
-@pytest.mark.parametrize("command", main.NAMES)
+# lm-eval takes seconds to list its tasks.
+SLOW = {"downstream": [pytest.mark.slow]}
+
+
+@pytest.mark.parametrize("command", [pytest.param(name, marks=SLOW.get(name, [])) for name in main.NAMES])
 def test_no_secret_of_a_url_is_written_or_printed(command, endpoint, tmp_path, monkeypatch, capfd, caplog):
     """Every command of `superbpe --help`, with the scheme in capitals, names before the URL, and commas in a query."""
     documents = [f"{part} {i}" for i, part in enumerate("\n\n".join(texts.english()[1]).split("\n\n"))][:400]

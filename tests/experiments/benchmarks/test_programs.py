@@ -91,7 +91,7 @@ def test_both_models_take_the_same_steps(capsys, options):
     pytest.importorskip("transformers")
     assert lm.main([*TOY, *options]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    expected = ("llama ", "bf16" if options else "fp32", "2 rows of 16", "plain forward")
+    expected = ("llama ", "bf16" if options else "fp32", "2 rows of 1", "plain forward")
     assert all(words in out for words in expected)
 
 

@@ -166,7 +166,8 @@ def test_bf16_is_part_of_a_runs_identity(shards, tmp_path):
         run(shards, tmp_path / "bf16", config)
 
 
-@pytest.mark.parametrize("document_mask", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("document_mask", [False, True])
 def test_compiled_training_computes_the_same_with_two_graphs(shards, tmp_path, monkeypatch, document_mask):
     """With Torch's own graphs and no generated code, which would take a minute: one of the blocks, one of the loss."""
     monkeypatch.setattr(Objective, "fuse", functools.partialmethod(Objective.fuse, backend="aot_eager"))
