@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.results import HeldoutDocuments
 from lm.data.survey import Survey, joined, survey
-from lm.evaluate.bits_per_byte import SOURCE, Grouping, sampling_units
+from lm.evaluate.bits_per_byte import KIND, SOURCE, Grouping, sampling_units
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 from tokenizer.files import read_arrays
@@ -115,5 +115,5 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
     if all(colons):
         names = tuple(dict.fromkeys(kinds))
         kind_of = np.array([names.index(kind) for kind in kinds], np.int32)
-        groups["kind"] = Grouping(names, kind_of[groups[SOURCE].index])
+        groups[KIND] = Grouping(names, kind_of[groups[SOURCE].index])
     return groups

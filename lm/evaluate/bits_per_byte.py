@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lm.bits import bits, bits_per_byte
 from lm.evaluate.config import EvalConfig
-from lm.evaluate.significance import Ratio
+from lm.evaluate.significance import Ratio, strata
 from tokenizer.durable import is_damage, replacing, write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_arrays, read_json
@@ -27,6 +27,8 @@ FEWEST_CLUSTERS = 2
 """`auto` takes single documents as the unit of sampling if there are fewer sources than this."""
 SOURCE = "source"
 """Name of the grouping that `cluster: source` takes as the unit of sampling."""
+KIND = "kind"
+"""Name of the grouping by kinds of text, which are strata."""
 
 
 def sampling_unit(cluster: str, n_sources: int) -> str:
@@ -71,6 +73,20 @@ class Grouping:
         return np.bincount(self.index, weights=values, minlength=len(self.names)).astype(np.float64)
 
 
+class Units(NamedTuple):
+    """Units of sampling and their kinds of text.
+
+    Attributes:
+        sizes: float64[n_units], bytes of each unit.
+        kinds: The kind of each unit, which has most of its bytes; None if the kinds are unknown.
+        strata: int64[n_units], stratum of each unit (`significance.strata`).
+    """
+
+    sizes: NDArray[np.float64]
+    kinds: Grouping | None
+    strata: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Scores of one model on one set of documents.
@@ -87,7 +103,7 @@ class Evaluation:
         limited_bytes: Bytes scored in windows that were limited by the number of positions.
         short_context_bytes: Bytes scored with less than the minimum context although the document had more.
         context_bytes_sum: Sum over all scored bytes of the bytes of their context.
-        groups: Groupings of the documents, by name: `source`, `script`.
+        groups: Groupings of the documents, by name: `kind`, `source`, `script`.
         document_hashes: uint64[n_documents], equal for documents of equal text; by default, no texts are equal.
     """
 
@@ -142,13 +158,23 @@ class Evaluation:
         units = sampling_units(self.document_hashes, None if grouping is None else grouping.index)
         return np.bincount(units, values, 0 if grouping is None else len(grouping.names)).astype(np.float64)
 
+    def units(self) -> Units:
+        """Units of sampling, of which kinds of text are strata."""
+        sizes, by_kind = self.clustered(self.document_bytes), self.groups.get(KIND)
+        if by_kind is None:
+            return Units(sizes, None, np.zeros(len(sizes), np.int64))
+        in_kind = [self.clustered(self.document_bytes * (by_kind.index == i)) for i in range(len(by_kind.names))]
+        kinds = Grouping(by_kind.names, np.argmax(in_kind, 0).astype(np.int32))
+        return Units(sizes, kinds, strata(kinds.index, sizes))
+
     def ratio(self, nats: Sequence[NDArray[np.float64]]) -> Ratio:
         """Bits per byte of these losses with their uncertainty.
 
         Args:
             nats: One float64[n_documents] per seed.
         """
-        return Ratio.of(np.array([self.clustered(bits(loss)) for loss in nats]), self.clustered(self.document_bytes))
+        units = self.units()
+        return Ratio.of(np.array([self.clustered(bits(loss)) for loss in nats]), units.sizes, units.strata)
 
     def only(self, documents: NDArray[np.bool_]) -> Evaluation:
         """Return the scores of some documents; sums over tokens remain those of all documents.

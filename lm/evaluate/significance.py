@@ -93,8 +93,8 @@ class Ratio:
         unit_variance: Squared standard error from units, without the noise of single runs on single units, which
             `seed_variance` includes.
         unit_degrees: Degrees of freedom of `unit_variance`: with a single stratum, `effective_units` - 1.
-        correction: Factor on `unit_variance` for the deviations from measured ratios: with a single stratum, n / (n - 1)
-            for n effective units.
+        correction: Factor on `unit_variance`, because residuals are from measured ratios: with a single stratum,
+            n / (n - 1) for n effective units.
         size_covariance: Covariance of the residuals and the denominators, on the scale of `unit_variance`.
         skewness: Skewness of the residuals over the square root of the number of units.
     """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm.evaluate.significance import strata
 from tokenizer.errors import UserError, listed
 
 if TYPE_CHECKING:
@@ -58,12 +59,14 @@ class HeldOut:
         sources: Source of each document.
         shares: Share of each source in the averages, summing to 1.
         cluster: Unit of sampling: "document" or "source".
+        strata: int64[n_documents], as for `significance.Ratio.of`; None for a single stratum.
     """
 
     document_bytes: NDArray[np.int64]
     sources: Grouping
     shares: Mapping[str, float]
     cluster: str = "document"
+    strata: NDArray[np.int64] | None = None
 
     @classmethod
     def of(
@@ -73,6 +76,7 @@ class HeldOut:
         *,
         fixed: Mapping[str, float] | None = None,
         cluster: str = "document",
+        kinds: NDArray[np.integer] | None = None,
     ) -> HeldOut:
         """Weight the sources.
 
@@ -81,6 +85,7 @@ class HeldOut:
             sources: Source of each document.
             fixed: Shares that are set by hand. The other sources divide the rest in proportion to their bytes.
             cluster: Unit of sampling.
+            kinds: int[n_documents], kind of each document; None for a single one.
 
         Raises:
             UserError: If a source is unknown, or the shares are negative or do not sum to 1.
@@ -97,7 +102,10 @@ class HeldOut:
                 + ("at most 1" if total else "1")
             )
         shares = {name: max(left, 0.0) * share / (total or 1) for name, share in rest.items()}
-        return cls(document_bytes, sources, shares | fixed, cluster)
+        weighted = cls(document_bytes, sources, shares | fixed, cluster)
+        if kinds is None:
+            return weighted
+        return replace(weighted, strata=strata(kinds, document_bytes * weighted.scales()))
 
     def scales(self) -> NDArray[np.float64]:
         """float64[n_documents] that turns a weighted average over sources into a ratio of sums over documents.
