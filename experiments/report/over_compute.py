@@ -125,9 +125,15 @@ def study(
     # One division into units for all arms: a tokenizer that loses text may give equal tokens to different texts.
     base = evaluations[0][0].only(eligibility.documents)
     sizes, sources, cluster = _units(base)
-    kinds = base.units().kinds
-    of_unit = None if kinds is None else kinds.index
-    heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster, kinds=of_unit)
+    units = base.units()
+    heldout = HeldOut.of(
+        sizes,
+        sources,
+        fixed=chosen.shares,
+        cluster=cluster,
+        kinds=None if units.kinds is None else units.kinds.index,
+        scale=units.scale,
+    )
     measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
     compared = Study(measured, heldout, tolerance, confidence)
     priced = "" if equal_at is None else "The budgets are FLOPs of training the model that will be deployed."

@@ -80,11 +80,14 @@ class Units(NamedTuple):
         sizes: float64[n_units], bytes of each unit.
         kinds: The kind of each unit, which has most of its bytes; None if the kinds are unknown.
         strata: int64[n_units], stratum of each unit (`significance.strata`).
+        scale: float64[n_units], factors on losses and bytes with which a ratio of sums over units is the average over
+            kinds with `EvalConfig.weights`; 1 without weights.
     """
 
     sizes: NDArray[np.float64]
     kinds: Grouping | None
     strata: NDArray[np.int64]
+    scale: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -133,8 +136,11 @@ class Evaluation:
 
     @property
     def bits_per_byte(self) -> float:
-        """Loss of all text tokens in bits over all original bytes."""
-        return bits_per_byte(float(self.text_nats.sum()), int(self.document_bytes.sum()))
+        """Loss of all text tokens in bits over all original bytes, or the average over kinds with `weights`."""
+        if not self.config.weights:
+            return bits_per_byte(float(self.text_nats.sum()), int(self.document_bytes.sum()))
+        units = self.units()
+        return bits_per_byte(float(self.clustered(self.text_nats) @ units.scale), float(units.sizes @ units.scale))
 
     def cluster(self) -> tuple[str, Grouping | None]:
         """Unit of sampling: `source` with its grouping, or `document` with None.
@@ -162,10 +168,11 @@ class Evaluation:
         """Units of sampling, of which kinds of text are strata."""
         sizes, by_kind = self.clustered(self.document_bytes), self.groups.get(KIND)
         if by_kind is None:
-            return Units(sizes, None, np.zeros(len(sizes), np.int64))
+            return Units(sizes, None, np.zeros(len(sizes), np.int64), np.ones(len(sizes)))
         in_kind = [self.clustered(self.document_bytes * (by_kind.index == i)) for i in range(len(by_kind.names))]
         kinds = Grouping(by_kind.names, np.argmax(in_kind, 0).astype(np.int32))
-        return Units(sizes, kinds, strata(kinds.index, sizes))
+        scale = _scale(kinds, sizes, self.config.weights)
+        return Units(sizes, kinds, strata(kinds.index, sizes * scale), scale)
 
     def ratio(self, nats: Sequence[NDArray[np.float64]]) -> Ratio:
         """Bits per byte of these losses with their uncertainty.
@@ -174,7 +181,8 @@ class Evaluation:
             nats: One float64[n_documents] per seed.
         """
         units = self.units()
-        return Ratio.of(np.array([self.clustered(bits(loss)) for loss in nats]), units.sizes, units.strata)
+        losses = np.array([self.clustered(bits(loss)) for loss in nats])
+        return Ratio.of(losses * units.scale, units.sizes * units.scale, units.strata)
 
     def only(self, documents: NDArray[np.bool_]) -> Evaluation:
         """Return the scores of some documents; sums over tokens remain those of all documents.
@@ -280,6 +288,16 @@ class Evaluation:
         if len({len(array) for array in arrays.values()}) != 1:
             raise UserError(f"{folder} has a damaged evaluation; evaluate again")
         return cls(config=config, groups=groups, token_counts=counts, **arrays, **scalars)
+
+
+def _scale(kinds: Grouping, sizes: NDArray[np.float64], weights: Mapping[str, float]) -> NDArray[np.float64]:
+    """`Units.scale`. If none of the kinds with a weight has text, each byte has the same weight."""
+    of_kind = kinds.sums(sizes)
+    wanted = np.array([weights.get(name, 0.0) for name in kinds.names]) * (of_kind > 0)
+    if not wanted.any():
+        return np.ones(len(sizes))
+    factors: NDArray[np.float64] = wanted / wanted.sum() * sizes.sum() / np.where(of_kind > 0, of_kind, 1.0)
+    return factors[kinds.index]
 
 
 # Largest groups in the summary; the arrays have all of them.

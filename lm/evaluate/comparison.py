@@ -185,6 +185,7 @@ class Comparison(Difference):
         kinds: The comparison on each kind of text, the largest first; empty if there is a single one. They are a second
             family: corrected for the number of arms times that of the kinds with enough documents (or sources). The
             strata of `interval` are these kinds.
+        weights: Weights of the kinds in the total, if they are not their shares of the bytes; they sum to 1.
     """
 
     bits_per_byte_a: float
@@ -198,6 +199,7 @@ class Comparison(Difference):
     seed_error: float | None = None
     document_error: float | None = None
     kinds: Mapping[str, Comparison] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def lower(self) -> Literal["A", "B"] | None:
@@ -277,7 +279,9 @@ def compare_all(
         name: _compared(arms[0][0], part, eligibility, n_arms * max(1, n_judged)) for name, part in kinds.items()
     }
     return {
-        pair: dataclasses.replace(comparison, kinds={name: part[pair] for name, part in by_kind.items()})
+        pair: dataclasses.replace(
+            comparison, kinds={name: part[pair] for name, part in by_kind.items()}, weights=_weights(arms[0][0])
+        )
         for pair, comparison in compared.items()
     }
 
@@ -329,12 +333,6 @@ class _Losses(NamedTuple):
     def effective(self) -> float:
         return float(effective_number(self.sizes))
 
-    def only(self, inside: NDArray[np.bool_], n_documents: int) -> _Losses:
-        """Losses on the units of one kind."""
-        one = np.zeros(int(inside.sum()), np.int64)
-        bits_inside = [losses[:, inside] for losses in self.bits]
-        return _Losses(bits_inside, self.sizes[inside], one, n_documents, self.cluster, FEWEST_IN_STRATUM)
-
     def difference(self, i: int, j: int) -> Ratio:
         """Difference of bits per byte between the paired runs of two arms, in percent of the first."""
         pair = np.array([self.bits[i], self.bits[j]])
@@ -358,17 +356,40 @@ def _measured(arms: Sequence[list[Evaluation]]) -> tuple[_Losses, dict[str, _Los
         for run in arm:
             _check_comparable(base, run)
     units, cluster = base.units(), base.cluster()[0]
-    losses = [np.array([base.clustered(bits(run.text_nats)) for run in arm]) for arm in arms]
-    n_documents = len(base.document_bytes)
-    whole = _Losses(losses, units.sizes, units.strata, n_documents, cluster, FEWEST_EFFECTIVE[cluster])
+    bits_of_arms = [np.array([base.clustered(bits(run.text_nats)) for run in arm]) for arm in arms]
+    documents = base.clustered(np.ones(len(base.document_bytes)))
+
+    def losses(
+        inside: NDArray[np.bool_], scale: NDArray[np.float64], strata: NDArray[np.int64], fewest: float
+    ) -> _Losses:
+        return _Losses(
+            bits=[(each * scale)[:, inside] for each in bits_of_arms],
+            sizes=(units.sizes * scale)[inside],
+            strata=strata[inside],
+            n_documents=int(documents[inside].sum()),
+            cluster=cluster,
+            fewest=fewest,
+        )
+
+    whole = losses(units.scale > 0, units.scale, units.strata, FEWEST_EFFECTIVE[cluster])
     if units.kinds is None:
         return whole, {}
-    sizes, documents = units.kinds.sums(units.sizes), units.kinds.sums(base.clustered(np.ones(n_documents)))
+    kinds, sizes = units.kinds, units.kinds.sums(units.sizes)
+    single, same = np.zeros(len(units.sizes), np.int64), np.ones(len(units.sizes))
     return whole, {
-        units.kinds.names[i]: whole.only(units.kinds.index == i, int(documents[i]))
+        kinds.names[i]: losses(kinds.index == i, same, single, FEWEST_IN_STRATUM)
         for i in np.argsort(-sizes, kind="stable")
         if sizes[i]
     }
+
+
+def _weights(base: Evaluation) -> dict[str, float]:
+    """Weights of the kinds that are set, of those kinds that have text; they sum to 1."""
+    units = base.units()
+    if units.kinds is None or not base.config.weights:
+        return {}
+    shares = units.kinds.sums(units.sizes * units.scale) / (units.sizes @ units.scale)
+    return {name: float(share) for name, share in zip(units.kinds.names, shares, strict=True) if share}
 
 
 def _compared(

@@ -77,6 +77,7 @@ class HeldOut:
         fixed: Mapping[str, float] | None = None,
         cluster: str = "document",
         kinds: NDArray[np.integer] | None = None,
+        scale: NDArray[np.float64] | None = None,
     ) -> HeldOut:
         """Weight the sources.
 
@@ -86,6 +87,8 @@ class HeldOut:
             fixed: Shares that are set by hand. The other sources divide the rest in proportion to their bytes.
             cluster: Unit of sampling.
             kinds: int[n_documents], kind of each document; None for a single one.
+            scale: float64[n_documents], factors on the bytes of documents in the shares that are not fixed
+                (`Units.scale`); None for 1.
 
         Raises:
             UserError: If a source is unknown, or the shares are negative or do not sum to 1.
@@ -94,7 +97,8 @@ class HeldOut:
         fixed = dict(fixed or {})
         if unknown := sorted(set(fixed) - {name for name, size in zip(sources.names, sizes, strict=True) if size}):
             raise UserError(f"no held-out text is from {listed(unknown)}; the sources are {listed(sources.names)}")
-        rest = {name: float(size) for name, size in zip(sources.names, sizes, strict=True) if name not in fixed}
+        scaled = sizes if scale is None else sources.sums(document_bytes * scale)
+        rest = {name: float(size) for name, size in zip(sources.names, scaled, strict=True) if name not in fixed}
         left, total = 1 - sum(fixed.values()), sum(rest.values())
         if not math.isfinite(left) or min([left, *fixed.values()]) < -1e-9 or (total == 0 and abs(left) > 1e-9):
             raise UserError(
