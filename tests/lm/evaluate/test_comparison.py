@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lm.evaluate.bits_per_byte import Grouping
-from lm.evaluate.comparison import compare, compare_all, eligible
+from lm.evaluate.comparison import aggregate, compare, compare_all, eligible
+from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import t_quantile
 from tests.lm.evaluate.evaluations import made_up
 from tokenizer.errors import UserError
@@ -314,3 +315,49 @@ def test_kinds_are_strata_of_documents_too():
     stratified, without = found(**settings), found(**settings, kinds=False)
     assert (stratified.cluster, stratified.kinds["code"].effective_clusters) == ("document", pytest.approx(50))
     assert stratified.document_error < without.document_error / 3
+
+
+def test_weights_of_kinds_set_the_total():
+    weights = {"english": 3.0, "code": 1.0}
+    arms = in_kinds((20, 8, 6), (0.03, -0.04, 0.2))
+    mixed = [[with_config(run, weights=weights) for run in arm] for arm in arms]
+    found, without = compare(*mixed), compare(*arms)
+    assert found.weights == {"english": pytest.approx(0.75), "code": pytest.approx(0.25)}
+    a, b = (
+        [0.75, 0.25] @ np.array([getattr(found.kinds[kind], f"bits_per_byte_{x}") for kind in ("english", "code")])
+        for x in "ab"
+    )
+    assert (found.bits_per_byte_a, found.bits_per_byte_b) == (pytest.approx(a), pytest.approx(b))
+    assert np.mean([run.bits_per_byte for run in mixed[0]]) == pytest.approx(a)
+    assert aggregate(mixed[0])["bits_per_byte"] == pytest.approx(a)
+    assert found.percent == pytest.approx(100 * (b / a - 1), rel=1e-3)
+    assert found.interval[0] < found.percent < found.interval[1]
+    # The kind without a weight has a line of its own, and no sources in the total.
+    assert (found.n_clusters, found.n_documents, without.n_clusters) == (28, 280, 34)
+    assert found.kinds == without.kinds
+
+
+def test_a_single_kind_with_a_weight_is_the_comparison_on_it():
+    arms = in_kinds((20, 8), (0.03, -0.04))
+    english = arms[0][0].groups["kind"].index == 0
+    alone = compare(*([run.only(english) for run in arm] for arm in arms))
+    found = compare(*([with_config(run, weights={"english": 2.0}) for run in arm] for arm in arms))
+    assert found.percent == pytest.approx(alone.percent)
+    assert found.interval == pytest.approx(alone.interval)
+    # Of text without these kinds, each byte has the same weight.
+    code = [[with_config(run, weights={"english": 2.0}).only(~english) for run in arm] for arm in arms]
+    assert compare(*code).percent == pytest.approx(
+        compare(*([run.only(~english) for run in arm] for arm in arms)).percent
+    )
+
+
+def test_weights_in_proportion_to_the_bytes_change_nothing():
+    arms = in_kinds((20, 8), (0.03, -0.04))
+    found = compare(*([with_config(run, weights={"english": 20.0, "code": 8.0}) for run in arm] for arm in arms))
+    assert found.interval == pytest.approx(compare(*arms).interval)
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, math.inf, math.nan])
+def test_weights_must_be_positive(weight):
+    with pytest.raises(UserError, match=r"weights=\{'code': .*\} must be positive numbers, for instance"):
+        EvalConfig(weights={"code": weight})
