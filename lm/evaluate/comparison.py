@@ -275,13 +275,12 @@ def compare_all(
     if not tested or len(kinds) < 2:
         return compared
     n_judged = sum(bool(enough(part.effective, whole.cluster)) for part in kinds.values())
-    by_kind = {
-        name: _compared(arms[0][0], part, eligibility, n_arms * max(1, n_judged)) for name, part in kinds.items()
-    }
+    family = n_arms * max(1, n_judged)
+    by_kind = {name: _compared(arms[0][0], part, eligibility, family) for name, part in kinds.items()}
+    weights = arms[0][0].config.weights
+    shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
     return {
-        pair: dataclasses.replace(
-            comparison, kinds={name: part[pair] for name, part in by_kind.items()}, weights=_weights(arms[0][0])
-        )
+        pair: dataclasses.replace(comparison, kinds={name: by_kind[name][pair] for name in by_kind}, weights=shares)
         for pair, comparison in compared.items()
     }
 
@@ -342,10 +341,6 @@ class _Losses(NamedTuple):
         """Bits per byte of an arm, mean over its seeds."""
         return float(np.mean(self.bits[arm].sum(-1) / self.sizes.sum()))
 
-    def interval(self, ratio: Ratio, confidence: float) -> tuple[float, float] | None:
-        """Interval of a ratio on these units; None if there are too few."""
-        return ratio.known_interval(confidence) if self.effective >= self.fewest - 1e-6 else None
-
 
 def _measured(arms: Sequence[list[Evaluation]]) -> tuple[_Losses, dict[str, _Losses]]:
     """Losses on all units of sampling, and on those of each kind of text, the largest first."""
@@ -383,73 +378,46 @@ def _measured(arms: Sequence[list[Evaluation]]) -> tuple[_Losses, dict[str, _Los
     }
 
 
-def _weights(base: Evaluation) -> dict[str, float]:
-    """Weights of the kinds that are set, of those kinds that have text; they sum to 1."""
-    units = base.units()
-    if units.kinds is None or not base.config.weights:
-        return {}
-    shares = units.kinds.sums(units.sizes * units.scale) / (units.sizes @ units.scale)
-    return {name: float(share) for name, share in zip(units.kinds.names, shares, strict=True) if share}
-
-
 def _compared(
     base: Evaluation, losses: _Losses, eligibility: Eligibility, family: int
 ) -> dict[tuple[int, int], Comparison]:
     """Describe the comparisons of all pairs; those with the reference are in a family of this size, if it is not 0."""
-    reasons = eligibility.reasons
+    reasons, confidence, n_seeds = eligibility.reasons, base.config.confidence, len(losses.bits[0])
     pairs = itertools.combinations(range(len(losses.bits)), 2)
     ratios = pool({(i, j): losses.difference(i, j) for i, j in pairs}, eligibility.members)
-    return {
-        (i, j): _comparison(
-            base,
-            losses,
-            (i, j),
-            ratio,
-            family=family if i == 0 and not (reasons[i] or reasons[j]) else 0,
-            pooled=eligibility.pooled if ratio.seed_degrees >= len(losses.bits[0]) else (),
-            barred=reasons[i] or reasons[j],
+    compared = {}
+    for (i, j), ratio in ratios.items():
+        barred = reasons[i] or reasons[j]
+        tested = 0 if i or barred else family
+        level = family_level(confidence, tested)
+        interval = ratio.known_interval(level) if losses.effective >= losses.fewest - 1e-6 else None
+        described: dict[str, Any] = {}
+        if interval is not None:
+            described = {
+                "document_error": math.sqrt(ratio.unit_variance),
+                "needed": ratio.needed(100 * DETECTABLE, level),
+                "p_value": min(1.0, max(1, tested) * float(ratio.p_value())),
+            }
+        compared[i, j] = Comparison(
+            bits_per_byte_a=losses.bits_per_byte(i),
+            bits_per_byte_b=losses.bits_per_byte(j),
+            percent=float(ratio.value),
+            interval=interval,
+            confidence=confidence,
+            n_documents=losses.n_documents,
+            n_seeds=n_seeds,
+            cluster=losses.cluster,
+            n_clusters=ratio.n_units,
+            effective_clusters=float(ratio.effective_units),
+            by_seed=tuple(map(float, ratio.by_seed)),
+            level=level,
+            tested=bool(tested),
+            seed_error=math.sqrt(ratio.seed_variance) if n_seeds > 1 else None,
+            pooled=eligibility.pooled if ratio.seed_degrees >= n_seeds else (),
+            barred=barred,
+            **described,
         )
-        for (i, j), ratio in ratios.items()
-    }
-
-
-def _comparison(
-    base: Evaluation,
-    losses: _Losses,
-    pair: tuple[int, int],
-    ratio: Ratio,
-    *,
-    family: int,
-    pooled: tuple[str, ...],
-    barred: str,
-) -> Comparison:
-    """Describe a comparison; `family` is the number of comparisons that are tested together, 0 if this one is not."""
-    confidence, n_seeds = base.config.confidence, len(ratio.by_seed)
-    level = family_level(confidence, family)
-    interval = losses.interval(ratio, level)
-    described: dict[str, Any] = {}
-    if interval is not None:
-        described = {"document_error": math.sqrt(ratio.unit_variance), "needed": ratio.needed(100 * DETECTABLE, level)}
-        described["p_value"] = min(1.0, max(1, family) * float(ratio.p_value()))
-    return Comparison(
-        bits_per_byte_a=losses.bits_per_byte(pair[0]),
-        bits_per_byte_b=losses.bits_per_byte(pair[1]),
-        percent=float(ratio.value),
-        interval=interval,
-        confidence=confidence,
-        n_documents=losses.n_documents,
-        n_seeds=n_seeds,
-        cluster=losses.cluster,
-        n_clusters=ratio.n_units,
-        effective_clusters=float(ratio.effective_units),
-        by_seed=tuple(map(float, ratio.by_seed)),
-        level=level,
-        tested=bool(family),
-        seed_error=math.sqrt(ratio.seed_variance) if n_seeds > 1 else None,
-        pooled=pooled,
-        barred=barred,
-        **described,
-    )
+    return compared
 
 
 def _interval(ratio: Ratio, scored: Evaluation, confidence: float) -> tuple[float, float] | None:

@@ -47,19 +47,15 @@ def strata(kinds: NDArray[np.integer], sizes: NDArray[Any]) -> NDArray[np.int64]
         kinds: int[n_units], kind of each unit.
         sizes: float[n_units], denominator of each unit.
     """
-    joined = kinds.astype(np.int64)
+    joined, least = kinds.astype(np.int64), FEWEST_IN_STRATUM - 1e-6  # the slack is for rounding
     while True:
         totals = {k: float(sizes[joined == k].sum()) for k in np.unique(joined).tolist()}
-        few = [k for k, total in totals.items() if not total or _too_few(sizes[joined == k])]
+        few = [k for k, total in totals.items() if not total or effective_number(sizes[joined == k]) < least]
         if not few or len(totals) == 1:
             return joined
         smallest = min(few, key=totals.__getitem__)
         others = [k for k in totals if k != smallest]
         joined[joined == smallest] = min(others, key=totals.__getitem__)
-
-
-def _too_few(sizes: NDArray[Any]) -> bool:
-    return bool(effective_number(sizes) < FEWEST_IN_STRATUM - 1e-6)
 
 
 class Needed(NamedTuple):

@@ -15,7 +15,7 @@ from tokenizer.errors import UserError, listed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lm.evaluate.bits_per_byte import Grouping
+    from lm.evaluate.bits_per_byte import Grouping, Units
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +76,7 @@ class HeldOut:
         *,
         fixed: Mapping[str, float] | None = None,
         cluster: str = "document",
-        kinds: NDArray[np.integer] | None = None,
-        scale: NDArray[np.float64] | None = None,
+        units: Units | None = None,
     ) -> HeldOut:
         """Weight the sources.
 
@@ -86,9 +85,8 @@ class HeldOut:
             sources: Source of each document.
             fixed: Shares that are set by hand. The other sources divide the rest in proportion to their bytes.
             cluster: Unit of sampling.
-            kinds: int[n_documents], kind of each document; None for a single one.
-            scale: float64[n_documents], factors on the bytes of documents in the shares that are not fixed
-                (`Units.scale`); None for 1.
+            units: The kinds of the documents, and factors on their bytes in the shares that are not fixed; None for a
+                single kind.
 
         Raises:
             UserError: If a source is unknown, or the shares are negative or do not sum to 1.
@@ -97,7 +95,7 @@ class HeldOut:
         fixed = dict(fixed or {})
         if unknown := sorted(set(fixed) - {name for name, size in zip(sources.names, sizes, strict=True) if size}):
             raise UserError(f"no held-out text is from {listed(unknown)}; the sources are {listed(sources.names)}")
-        scaled = sizes if scale is None else sources.sums(document_bytes * scale)
+        scaled = sizes if units is None else sources.sums(document_bytes * units.scale)
         rest = {name: float(size) for name, size in zip(sources.names, scaled, strict=True) if name not in fixed}
         left, total = 1 - sum(fixed.values()), sum(rest.values())
         if not math.isfinite(left) or min([left, *fixed.values()]) < -1e-9 or (total == 0 and abs(left) > 1e-9):
@@ -107,9 +105,9 @@ class HeldOut:
             )
         shares = {name: max(left, 0.0) * share / (total or 1) for name, share in rest.items()}
         weighted = cls(document_bytes, sources, shares | fixed, cluster)
-        if kinds is None:
+        if units is None or units.kinds is None:
             return weighted
-        return replace(weighted, strata=strata(kinds, document_bytes * weighted.scales()))
+        return replace(weighted, strata=strata(units.kinds.index, document_bytes * weighted.scales()))
 
     def scales(self) -> NDArray[np.float64]:
         """float64[n_documents] that turns a weighted average over sources into a ratio of sums over documents.

@@ -157,12 +157,12 @@ def test_the_gap_at_a_budget_is_the_comparison_there_in_kinds_too(weights):
     ]
     (expected,) = compare_all(runs).values()
     units = runs[0][0].units()
-    text = HeldOut.of(sizes, sources, cluster="source", kinds=kind, scale=units.scale)
+    text = HeldOut.of(sizes, sources, cluster="source", units=units)
     arms = [points(name, [0.0], sizes=sizes) for name in "ab"]
     arms = [dataclasses.replace(arm, nats=losses[:, None]) for arm, losses in zip(arms, nats, strict=True)]
     (found,) = compared(*arms, text=text)
     assert found.percent[0] == pytest.approx(expected.percent)
     assert found.intervals[0] == pytest.approx(expected.interval)
-    unstratified = HeldOut.of(sizes, sources, cluster="source", scale=units.scale)
+    unstratified = HeldOut.of(sizes, sources, cluster="source", units=units._replace(kinds=None))
     (wide,) = compared(*arms, text=unstratified)
     assert wide.intervals[0][1] - wide.intervals[0][0] > 1.5 * (expected.interval[1] - expected.interval[0])
