@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tokenizer.corpus.corpus import Corpus
 
 _ARRAYS = "documents.npz"
+# More are titles rather than kinds.
+_MOST_KINDS = 100
 # Increased when the rules for grouping documents change.
 _VERSION = 3
 
@@ -132,9 +134,9 @@ def check_weights(artifact: Artifact[HeldoutDocuments], weights: Mapping[str, fl
 
 
 def _kinds(sources: Sequence[str]) -> Grouping | None:
-    """Kind of each source; None unless all sources are named `KIND: NAME`."""
+    """Kind of each source; None unless all sources are named `KIND: NAME`, with at most 100 kinds."""
     kinds, colons, _ = zip(*(name.partition(": ") for name in sources), strict=True)
-    if not all(colons):
-        return None
     names = tuple(dict.fromkeys(kinds))
+    if not all(colons) or len(names) > _MOST_KINDS:
+        return None
     return Grouping(names, np.array([names.index(kind) for kind in kinds], np.int32))

@@ -160,17 +160,24 @@ class Evaluation:
 
     def clustered(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum a per-document array over each unit of sampling."""
+        index, n_units = self._unit_of()
+        return np.bincount(index, values, n_units).astype(np.float64)
+
+    def _unit_of(self) -> tuple[NDArray[np.int64], int]:
+        """Unit of sampling of each document, and the number of units."""
         _, grouping = self.cluster()
-        units = sampling_units(self.document_hashes, None if grouping is None else grouping.index)
-        return np.bincount(units, values, 0 if grouping is None else len(grouping.names)).astype(np.float64)
+        index = sampling_units(self.document_hashes, None if grouping is None else grouping.index)
+        return index, int(index.max(initial=-1)) + 1 if grouping is None else len(grouping.names)
 
     def units(self) -> Units:
         """Units of sampling, of which kinds of text are strata."""
         sizes, by_kind = self.clustered(self.document_bytes), self.groups.get(KIND)
         if by_kind is None:
             return Units(sizes, None, np.zeros(len(sizes), np.int64), np.ones(len(sizes)))
-        in_kind = [self.clustered(self.document_bytes * (by_kind.index == i)) for i in range(len(by_kind.names))]
-        kinds = Grouping(by_kind.names, np.argmax(in_kind, 0).astype(np.int32))
+        index, n_units = self._unit_of()
+        n_kinds = len(by_kind.names)
+        in_kind = np.bincount(index * n_kinds + by_kind.index, self.document_bytes, n_units * n_kinds)
+        kinds = Grouping(by_kind.names, in_kind.reshape(n_units, n_kinds).argmax(1).astype(np.int32))
         scale = _scale(kinds, sizes, self.config.weights)
         return Units(sizes, kinds, strata(kinds.index, sizes * scale), scale)
 

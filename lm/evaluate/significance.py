@@ -47,15 +47,19 @@ def strata(kinds: NDArray[np.integer], sizes: NDArray[Any]) -> NDArray[np.int64]
         kinds: int[n_units], kind of each unit.
         sizes: float[n_units], denominator of each unit.
     """
-    joined, least = kinds.astype(np.int64), FEWEST_IN_STRATUM - 1e-6  # the slack is for rounding
-    while True:
-        totals = {k: float(sizes[joined == k].sum()) for k in np.unique(joined).tolist()}
-        few = [k for k, total in totals.items() if not total or effective_number(sizes[joined == k]) < least]
-        if not few or len(totals) == 1:
-            return joined
+    totals, squares = (dict(enumerate(np.bincount(kinds, power).tolist())) for power in (sizes, sizes**2))
+    stratum = np.arange(len(totals))
+    while len(totals) > 1:
+        least = FEWEST_IN_STRATUM - 1e-6  # the slack is for rounding
+        few = [k for k, total in totals.items() if not total or total**2 < least * squares[k]]
+        if not few:
+            break
         smallest = min(few, key=totals.__getitem__)
-        others = [k for k in totals if k != smallest]
-        joined[joined == smallest] = min(others, key=totals.__getitem__)
+        other = min((k for k in totals if k != smallest), key=totals.__getitem__)
+        stratum[stratum == smallest] = other
+        totals[other] += totals.pop(smallest)
+        squares[other] += squares.pop(smallest)
+    return stratum[kinds]
 
 
 class Needed(NamedTuple):

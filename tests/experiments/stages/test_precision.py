@@ -92,6 +92,8 @@ def test_descriptions_of_other_documents_are_rejected(tmp_path):
         ),
         (["code: a", "b"], {"code": 1.0}, "the held-out text has no kinds; use a corpus.source_field with values such"),
         (["code: a", "b"], {}, ""),
+        ([f"{i}: a" for i in range(100)], {"7": 1.0}, ""),
+        ([f"{i}: a" for i in range(101)], {"7": 1.0}, "the held-out text has no kinds"),  # titles
     ],
 )
 def test_weights_of_unknown_kinds_are_rejected(sources, weights, message):
