@@ -59,7 +59,8 @@ def strata(kinds: NDArray[np.integer], sizes: NDArray[Any]) -> NDArray[np.int64]
         stratum[stratum == smallest] = other
         totals[other] += totals.pop(smallest)
         squares[other] += squares.pop(smallest)
-    return stratum[kinds]
+    of_unit: NDArray[np.int64] = stratum[kinds]
+    return of_unit
 
 
 class Needed(NamedTuple):
