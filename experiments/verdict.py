@@ -168,6 +168,10 @@ def detail(result: Result) -> str:
     if compared.cluster != "document":
         among = f"the {compared.n_clusters:,} {compared.cluster}s of {among}"
     how = f"Student's t over {among}, which count as {compared.effective_clusters:.1f} of equal size"
+    if compared.kinds:
+        how += f", within {len(compared.kinds)} kinds of text"
+        if compared.weights:
+            how += f" weighted {_listed([f'{name} {percent(share, 0)}' for name, share in compared.weights.items()])}"
     if compared.n_seeds == 1:
         how += "; one training run each, so it does not include the spread between seeds"
     else:

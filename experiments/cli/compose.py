@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 # Keys below a mapping whose names the user chooses; Hydra adds them only with `++`.
-_FREE = re.compile(r"corpus\.sources(\.|$)|arms\.[^.]+\.[^.]+\.")
+_FREE = re.compile(r"(corpus\.sources|eval\.weights)(\.|$)|arms\.[^.]+\.[^.]+\.")
 _SIZES = re.compile(r"(^|[._])bytes(_|$)|(^|\.)(ladder|vocab_size|transition)$")
 _GROUPS = ("runner", "bpe", "shards", "budget")
 """Groups whose numbers must be at least 1, or at least 0 for those of `_MAY_BE_ZERO`."""
@@ -299,6 +299,8 @@ def _explained(error: BaseException) -> UserError:
         return UserError(f"the arm {arm!r} is not chosen; add it to the list: arms=[bpe,superbpe,{arm}]")
     if unknown := re.search(r"Key '(.+?)' (?:not in|is not in)", str(error)):
         return _unknown(where or unknown[1])
+    if where == "eval.weights":
+        return UserError(f"{where} takes names of kinds and numbers, for instance {where}={{english: 0.6, code: 0.4}}")
     if "is not a ListConfig" in message:
         return UserError(f"{where} is a list: write {where}=[a,b]")
     if "Cannot assign" in message and where.startswith("arms."):

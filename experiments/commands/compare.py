@@ -101,7 +101,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     from experiments.report.over_compute import deployment_of
     from experiments.stages.outlook import Step
     from experiments.stages.reporting import provenance
-    from experiments.stages.terminal import result_table
+    from experiments.stages.terminal import show_tables
     from experiments.verdict import detail, verdict
     from lm.evaluate.deployment import Deployment
 
@@ -135,7 +135,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     write_json(out / NUMBERS, numbers)
     write_whole(out / DIFFERENCES, to_csv(numbers["differences"]))
     write_whole(out / PAGE, render(numbers))
-    reporter.table("Held-out text", *result_table(result))
+    show_tables(reporter, "Held-out text", result)
     reporter.say(verdict(result), style="bold")
     for text in detail(result).splitlines():
         reporter.say(text)

@@ -69,6 +69,7 @@ SHOWN = {
     "budget.ladder": "smaller budgets to compare at too: shares of the largest, or bytes (FLOPs with train_flops)",
     "eval.context_bytes": "maximum context of a scored token in bytes",
     "eval.cluster": "unit of sampling: document, source, or auto (sources if there are at least two)",
+    "eval.weights": "weights of the kinds of text, such as {english: 0.6, code: 0.4}, instead of their shares",
     "deployment": "the model that will be deployed, and how it is served",
     "runner": "where text is processed and, on a cluster, where models are trained",
     "runner.threads": "number of threads",

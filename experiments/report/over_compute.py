@@ -125,7 +125,7 @@ def study(
     # One division into units for all arms: a tokenizer that loses text may give equal tokens to different texts.
     base = evaluations[0][0].only(eligibility.documents)
     sizes, sources, cluster = _units(base)
-    heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster)
+    heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster, units=base.units())
     measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
     compared = Study(measured, heldout, tolerance, confidence)
     priced = "" if equal_at is None else "The budgets are FLOPs of training the model that will be deployed."

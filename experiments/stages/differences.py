@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.stages.contamination import clean_documents
 from experiments.verdict import decision
+from lm.evaluate.bits_per_byte import KIND, SOURCE
 from lm.evaluate.comparison import Eligibility, compare_all
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from lm.evaluate.comparison import Comparison
 
 ALL, CLEAN = "all", "clean"
-GROUPS = ("kind", "source", "script")
+GROUPS = (KIND, SOURCE, "script")
 """Groupings of held-out documents."""
 _MOST_GROUPS = 100
 
@@ -29,8 +30,9 @@ _MOST_GROUPS = 100
 def differences(result: Result) -> list[dict[str, Any]]:
     """Return one row per pair of arms on all documents, and one per arm and group of documents.
 
-    The comparisons with the reference on all text are corrected for the number of arms, and decide. Those of other
-    pairs and on parts of the text are shown with uncorrected intervals, and decide nothing.
+    The comparisons with the reference on all text are corrected for the number of arms, and decide. Those by kind are
+    corrected for the number of kinds too, and decide about the kinds. Those of other pairs and on other parts of the
+    text are shown with uncorrected intervals, and decide nothing.
     """
     arms = result.arms
     rows = [_row(result, ALL, "", pair, arms[pair[1]].compared, change) for pair, change in result.comparisons.items()]
@@ -38,8 +40,8 @@ def differences(result: Result) -> list[dict[str, Any]]:
         for name, chosen in groups:
             parts = [[run.only(chosen) for run in arm.compared] for arm in arms]
             for i, part in enumerate(parts):
-                change = None
-                if i:
+                change = result.comparisons[0, i].kinds.get(name) if i and by == KIND else None
+                if i and change is None:
                     eligibility = Eligibility([arms[0].barred, arms[i].barred], chosen, members=(False, False))
                     (change,) = compare_all([parts[0], part], eligibility, tested=False).values()
                 rows.append(_row(result, by, name, (0, i), part, change))

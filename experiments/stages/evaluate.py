@@ -51,6 +51,9 @@ def score(
         arm: Its tokenizer, and the held-out text that the tokenizer encoded.
         documents: Sources and scripts of the held-out documents.
     """
+    scoring = dataclasses.asdict(settings)
+    if not settings.weights:
+        del scoring["weights"]  # evaluations that were made before this setting existed stay valid
 
     def build(folder: Path) -> Scores:
         shards = open_shards(arm.heldout, arm.arm)
@@ -73,7 +76,7 @@ def score(
         f"evaluate {run}",
         Scores,
         "evaluation",
-        config={**dataclasses.asdict(settings), "version": FORMAT_VERSION},
+        config={**scoring, "version": FORMAT_VERSION},
         inputs={"lm": model.hash, "heldout": arm.heldout.hash, "documents": documents.hash},
         build=build,
         describe=lambda scores: f"{scores.bits_per_byte:.4f} bits per byte on {si(scores.n_bytes)}B",

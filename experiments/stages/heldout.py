@@ -9,13 +9,13 @@ import numpy as np
 
 from experiments.results import HeldoutDocuments
 from lm.data.survey import Survey, joined, survey
-from lm.evaluate.bits_per_byte import SOURCE, Grouping, sampling_units
+from lm.evaluate.bits_per_byte import KIND, SOURCE, Grouping, sampling_units
 from tokenizer.durable import replacing
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, did_you_mean, quoted
 from tokenizer.files import read_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tokenizer.corpus.corpus import Corpus
 
 _ARRAYS = "documents.npz"
+# More are titles rather than kinds.
+_MOST_KINDS = 100
 # Increased when the rules for grouping documents change.
 _VERSION = 3
 
@@ -111,9 +113,30 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
             f"{artifact.path} describes other documents than the held-out shards hold; delete both and run again"
         )
     groups = {key: Grouping(tuple(names), arrays[key]) for key, names in artifact.contents.names.items()}
-    kinds, colons, _ = zip(*(name.partition(": ") for name in groups[SOURCE].names), strict=True)
-    if all(colons):
-        names = tuple(dict.fromkeys(kinds))
-        kind_of = np.array([names.index(kind) for kind in kinds], np.int32)
-        groups["kind"] = Grouping(names, kind_of[groups[SOURCE].index])
+    kinds = _kinds(groups[SOURCE].names)
+    if kinds is not None:
+        groups[KIND] = Grouping(kinds.names, kinds.index[groups[SOURCE].index])
     return groups
+
+
+def check_weights(artifact: Artifact[HeldoutDocuments], weights: Mapping[str, float]) -> None:
+    """Raise a UserError if `eval.weights` names a kind that the held-out text does not have."""
+    kinds = _kinds(artifact.contents.names[SOURCE])
+    if weights and kinds is None:
+        raise UserError(
+            f"eval.weights={dict(weights)}, but the held-out text has no kinds; use a corpus.source_field with values "
+            "such as 'code: numpy' in all documents, or remove eval.weights"
+        )
+    for name in weights:
+        if kinds is not None and name not in kinds.names:
+            hint = did_you_mean(name, kinds.names)
+            raise UserError(f"eval.weights has {quoted(name)}{hint}; the kinds of text are: {', '.join(kinds.names)}")
+
+
+def _kinds(sources: Sequence[str]) -> Grouping | None:
+    """Kind of each source; None unless all sources are named `KIND: NAME`, with at most 100 kinds."""
+    kinds, colons, _ = zip(*(name.partition(": ") for name in sources), strict=True)
+    names = tuple(dict.fromkeys(kinds))
+    if not all(colons) or len(names) > _MOST_KINDS:
+        return None
+    return Grouping(names, np.array([names.index(kind) for kind in kinds], np.int32))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
-from experiments.cli.console import Lines, percent_change, si
+from experiments.cli.console import Lines, percent_change, si, signed
 from experiments.stages.contamination import sentence
-from experiments.verdict import BUDGETS, at_scale, detail, verdict
+from experiments.verdict import BUDGETS, at_scale, decision, detail, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from experiments.cli.console import Reporter
     from experiments.results import ShardsFolder
     from experiments.stages.comparison import Result
     from experiments.stages.context import Context
@@ -55,7 +57,7 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
         context.tracker.log(f"result/{arm.key}", {**arm.scores.save(), "flops": arm.lm.contents.summary.flops})
     say = context.reporter.say
     say("")
-    context.reporter.table(f"Held-out text, {BUDGETS[mode]}", *result_table(result))
+    show_tables(context.reporter, f"Held-out text, {BUDGETS[mode]}", result)
     say(verdict(result), style="bold")
     for line in detail(result).splitlines():
         say(line)
@@ -69,6 +71,14 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
             style="yellow",
         )
     context.tracker.log("summary", {f"{arm.key}/bits_per_byte": arm.scores.bits_per_byte for arm in result.arms})
+
+
+def show_tables(reporter: Reporter, title: str, result: Result) -> None:
+    """Print the main numbers, and the differences by kind of text."""
+    reporter.table(title, *result_table(result))
+    columns, rows = _by_kind(result)
+    if rows:
+        reporter.table(f"Change in bits per byte from {result.labels[0]} by kind of text", columns, rows)
 
 
 def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
@@ -96,3 +106,25 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
         ]
         rows.append(row)
     return columns, rows
+
+
+def _by_kind(result: Result) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the differences from the reference by kind of text; no rows if there is a single kind."""
+    base, *others = result.labels
+    compared = {label: result.comparisons[0, j].kinds for j, label in enumerate(others, 1)}
+    kinds = compared[others[0]] if others else {}
+    rows = []
+    for kind, label in itertools.product(kinds, others):
+        change = compared[label][kind]
+        ends = change.interval or ()
+        rows.append(
+            [
+                kind,
+                label,
+                f"{change.n_clusters:,} {change.cluster}s",
+                f"{signed(change.percent, 2)} %",
+                " to ".join(signed(end, 2) for end in ends),
+                decision(change, (base, label)),
+            ]
+        )
+    return ["", "tokenizer", "held-out text", "change", "interval", "better"], rows

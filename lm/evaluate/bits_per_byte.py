@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lm.bits import bits, bits_per_byte
 from lm.evaluate.config import EvalConfig
-from lm.evaluate.significance import Ratio
+from lm.evaluate.significance import Ratio, strata
 from tokenizer.durable import is_damage, replacing, write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_arrays, read_json
@@ -27,6 +27,8 @@ FEWEST_CLUSTERS = 2
 """`auto` takes single documents as the unit of sampling if there are fewer sources than this."""
 SOURCE = "source"
 """Name of the grouping that `cluster: source` takes as the unit of sampling."""
+KIND = "kind"
+"""Name of the grouping by kinds of text, which are strata."""
 
 
 def sampling_unit(cluster: str, n_sources: int) -> str:
@@ -71,6 +73,23 @@ class Grouping:
         return np.bincount(self.index, weights=values, minlength=len(self.names)).astype(np.float64)
 
 
+class Units(NamedTuple):
+    """Units of sampling and their kinds of text.
+
+    Attributes:
+        sizes: float64[n_units], bytes of each unit.
+        kinds: The kind of each unit, which has most of its bytes; None if the kinds are unknown.
+        strata: int64[n_units], stratum of each unit (`significance.strata`).
+        scale: float64[n_units], factors on losses and bytes with which a ratio of sums over units is the average over
+            kinds with `EvalConfig.weights`; 1 without weights.
+    """
+
+    sizes: NDArray[np.float64]
+    kinds: Grouping | None
+    strata: NDArray[np.int64]
+    scale: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Scores of one model on one set of documents.
@@ -87,7 +106,7 @@ class Evaluation:
         limited_bytes: Bytes scored in windows that were limited by the number of positions.
         short_context_bytes: Bytes scored with less than the minimum context although the document had more.
         context_bytes_sum: Sum over all scored bytes of the bytes of their context.
-        groups: Groupings of the documents, by name: `source`, `script`.
+        groups: Groupings of the documents, by name: `kind`, `source`, `script`.
         document_hashes: uint64[n_documents], equal for documents of equal text; by default, no texts are equal.
     """
 
@@ -117,8 +136,11 @@ class Evaluation:
 
     @property
     def bits_per_byte(self) -> float:
-        """Loss of all text tokens in bits over all original bytes."""
-        return bits_per_byte(float(self.text_nats.sum()), int(self.document_bytes.sum()))
+        """Loss of all text tokens in bits over all original bytes, or the average over kinds with `weights`."""
+        if not self.config.weights:
+            return bits_per_byte(float(self.text_nats.sum()), int(self.document_bytes.sum()))
+        units = self.units()
+        return bits_per_byte(float(self.clustered(self.text_nats) @ units.scale), float(units.sizes @ units.scale))
 
     def cluster(self) -> tuple[str, Grouping | None]:
         """Unit of sampling: `source` with its grouping, or `document` with None.
@@ -138,9 +160,26 @@ class Evaluation:
 
     def clustered(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum a per-document array over each unit of sampling."""
+        index, n_units = self._unit_of()
+        return np.bincount(index, values, n_units).astype(np.float64)
+
+    def _unit_of(self) -> tuple[NDArray[np.int64], int]:
+        """Unit of sampling of each document, and the number of units."""
         _, grouping = self.cluster()
-        units = sampling_units(self.document_hashes, None if grouping is None else grouping.index)
-        return np.bincount(units, values, 0 if grouping is None else len(grouping.names)).astype(np.float64)
+        index = sampling_units(self.document_hashes, None if grouping is None else grouping.index)
+        return index, int(index.max(initial=-1)) + 1 if grouping is None else len(grouping.names)
+
+    def units(self) -> Units:
+        """Units of sampling, of which kinds of text are strata."""
+        sizes, by_kind = self.clustered(self.document_bytes), self.groups.get(KIND)
+        if by_kind is None:
+            return Units(sizes, None, np.zeros(len(sizes), np.int64), np.ones(len(sizes)))
+        index, n_units = self._unit_of()
+        n_kinds = len(by_kind.names)
+        in_kind = np.bincount(index * n_kinds + by_kind.index, self.document_bytes, n_units * n_kinds)
+        kinds = Grouping(by_kind.names, in_kind.reshape(n_units, n_kinds).argmax(1).astype(np.int32))
+        scale = _scale(kinds, sizes, self.config.weights)
+        return Units(sizes, kinds, strata(kinds.index, sizes * scale), scale)
 
     def ratio(self, nats: Sequence[NDArray[np.float64]]) -> Ratio:
         """Bits per byte of these losses with their uncertainty.
@@ -148,7 +187,9 @@ class Evaluation:
         Args:
             nats: One float64[n_documents] per seed.
         """
-        return Ratio.of(np.array([self.clustered(bits(loss)) for loss in nats]), self.clustered(self.document_bytes))
+        units = self.units()
+        losses = np.array([self.clustered(bits(loss)) for loss in nats])
+        return Ratio.of(losses * units.scale, units.sizes * units.scale, units.strata)
 
     def only(self, documents: NDArray[np.bool_]) -> Evaluation:
         """Return the scores of some documents; sums over tokens remain those of all documents.
@@ -254,6 +295,16 @@ class Evaluation:
         if len({len(array) for array in arrays.values()}) != 1:
             raise UserError(f"{folder} has a damaged evaluation; evaluate again")
         return cls(config=config, groups=groups, token_counts=counts, **arrays, **scalars)
+
+
+def _scale(kinds: Grouping, sizes: NDArray[np.float64], weights: Mapping[str, float]) -> NDArray[np.float64]:
+    """`Units.scale`. If none of the kinds with a weight has text, each byte has the same weight."""
+    of_kind = kinds.sums(sizes)
+    wanted = np.array([weights.get(name, 0.0) for name in kinds.names]) * (of_kind > 0)
+    if not wanted.any():
+        return np.ones(len(sizes))
+    factors: NDArray[np.float64] = wanted / wanted.sum() * sizes.sum() / np.where(of_kind > 0, of_kind, 1.0)
+    return factors[kinds.index]
 
 
 # Largest groups in the summary; the arrays have all of them.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from lm.bits import bits
 from lm.evaluate.bits_per_byte import Evaluation
-from lm.evaluate.significance import Needed, Ratio, family_level, pool
+from lm.evaluate.significance import FEWEST_IN_STRATUM, Needed, Ratio, effective_number, family_level, pool
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -182,6 +182,10 @@ class Comparison(Difference):
         tested: Whether the comparison is one of those that may decide: with the reference, on all documents.
         seed_error: Standard error from seeds alone; None with one seed.
         document_error: Standard error from documents (or sources) alone; None without an interval.
+        kinds: The comparison on each kind of text, the largest first; empty if there is a single one. They are a second
+            family: corrected for the number of arms times that of the kinds with enough documents (or sources). The
+            strata of `interval` are these kinds.
+        weights: Weights of the kinds in the total, if they are not their shares of the bytes; they sum to 1.
     """
 
     bits_per_byte_a: float
@@ -194,6 +198,8 @@ class Comparison(Difference):
     tested: bool = True
     seed_error: float | None = None
     document_error: float | None = None
+    kinds: Mapping[str, Comparison] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def lower(self) -> Literal["A", "B"] | None:
@@ -220,6 +226,7 @@ class Comparison(Difference):
         """The fields and the verdict as a JSON-able dictionary."""
         content = {key: list(value) if type(value) is tuple else value for key, value in vars(self).items()}
         needed = None if self.needed is None else self.needed._asdict()
+        content["kinds"] = {name: part.summary() for name, part in self.kinds.items()}
         return content | {"needed": needed, "lower": self.lower, "verdict": self.verdict, "withheld": self.withheld}
 
 
@@ -248,7 +255,8 @@ def compare_all(
     Args:
         runs: For each tokenizer, an evaluation or one per seed.
         eligibility: Result of `eligible`, if the runs are already restricted to its documents.
-        tested: False for a look at a part of the documents: nothing is corrected and nothing decides.
+        tested: False for a look at a part of the documents: nothing is corrected and nothing decides, and kinds are not
+            compared.
 
     Returns:
         Comparisons by (index of A, index of B).
@@ -261,20 +269,19 @@ def compare_all(
         if not eligibility.documents.all():
             runs = [[run.only(eligibility.documents) for run in _runs(arm)] for arm in runs]
     arms, reasons = [_runs(arm) for arm in runs], eligibility.reasons
-    pairs = list(itertools.combinations(range(len(arms)), 2))
-    barred = {(i, j): reasons[i] or reasons[j] for i, j in pairs}
-    ratios = pool({(i, j): _difference(arms[i], arms[j]) for i, j in pairs}, eligibility.members)
-    family = sum(not i and not reason for (i, _), reason in barred.items()) if tested else 0
+    whole, kinds = _measured(arms)
+    n_arms = sum(not reason for reason in reasons[1:]) if tested and not reasons[0] else 0
+    compared = _compared(arms[0][0], whole, eligibility, n_arms)
+    if not tested or len(kinds) < 2:
+        return compared
+    n_judged = sum(bool(enough(part.effective, whole.cluster)) for part in kinds.values())
+    family = n_arms * max(1, n_judged)
+    by_kind = {name: _compared(arms[0][0], part, eligibility, family) for name, part in kinds.items()}
+    weights = arms[0][0].config.weights
+    shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
     return {
-        (i, j): _comparison(
-            arms[i],
-            arms[j],
-            ratios[i, j],
-            family=family if i == 0 and not barred[i, j] else 0,
-            pooled=eligibility.pooled if ratios[i, j].seed_degrees >= len(arms[0]) else (),
-            barred=barred[i, j],
-        )
-        for i, j in pairs
+        pair: dataclasses.replace(comparison, kinds={name: by_kind[name][pair] for name in by_kind}, weights=shares)
+        for pair, comparison in compared.items()
     }
 
 
@@ -302,53 +309,115 @@ def percent_change(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np
     return 100 * (b / a - 1)
 
 
-def _difference(first: list[Evaluation], second: list[Evaluation]) -> Ratio:
-    """Difference of bits per byte between the paired runs of two tokenizers, in percent of the first."""
-    if len(first) != len(second):
-        raise UserError(f"{len(first)} seeds cannot be compared with {len(second)}; train the same number of both")
-    base = first[0]
-    for other in (*first[1:], *second):
-        _check_comparable(base, other)
-    losses = np.array([[base.clustered(bits(run.text_nats)) for run in arm] for arm in (first, second)])
-    return Ratio.of_function(lambda ratios: percent_change(*ratios), losses, base.clustered(base.document_bytes))
+class _Losses(NamedTuple):
+    """Losses of all arms on all units of sampling, or on those of a kind of text.
+
+    Attributes:
+        bits: For each arm, float64[n_seeds, n_units].
+        sizes: float64[n_units], bytes.
+        strata: int64[n_units], as for `Ratio.of`.
+        n_documents: Number of documents.
+        cluster: Unit of sampling: "document" or "source".
+        fewest: Fewest effective units for an interval.
+    """
+
+    bits: list[NDArray[np.float64]]
+    sizes: NDArray[np.float64]
+    strata: NDArray[np.int64]
+    n_documents: int
+    cluster: str
+    fewest: float
+
+    @property
+    def effective(self) -> float:
+        return float(effective_number(self.sizes))
+
+    def difference(self, i: int, j: int) -> Ratio:
+        """Difference of bits per byte between the paired runs of two arms, in percent of the first."""
+        pair = np.array([self.bits[i], self.bits[j]])
+        return Ratio.of_function(lambda ratios: percent_change(*ratios), pair, self.sizes, self.strata)
+
+    def bits_per_byte(self, arm: int) -> float:
+        """Bits per byte of an arm, mean over its seeds."""
+        return float(np.mean(self.bits[arm].sum(-1) / self.sizes.sum()))
 
 
-def _comparison(
-    first: list[Evaluation],
-    second: list[Evaluation],
-    ratio: Ratio,
-    *,
-    family: int,
-    pooled: tuple[str, ...],
-    barred: str,
-) -> Comparison:
-    """Describe a comparison; `family` is the number of comparisons that are tested together, 0 if this one is not."""
-    base = first[0]
-    level = family_level(base.config.confidence, family)
-    interval = _interval(ratio, base, level)
-    described: dict[str, Any] = {}
-    if interval is not None:
-        described = {"document_error": math.sqrt(ratio.unit_variance), "needed": ratio.needed(100 * DETECTABLE, level)}
-        described["p_value"] = min(1.0, max(1, family) * float(ratio.p_value()))
-    return Comparison(
-        bits_per_byte_a=float(np.mean([run.bits_per_byte for run in first])),
-        bits_per_byte_b=float(np.mean([run.bits_per_byte for run in second])),
-        percent=float(ratio.value),
-        interval=interval,
-        confidence=base.config.confidence,
-        n_documents=len(base.document_bytes),
-        n_seeds=len(first),
-        cluster=base.cluster()[0],
-        n_clusters=ratio.n_units,
-        effective_clusters=float(ratio.effective_units),
-        by_seed=tuple(map(float, ratio.by_seed)),
-        level=level,
-        tested=bool(family),
-        seed_error=math.sqrt(ratio.seed_variance) if len(first) > 1 else None,
-        pooled=pooled,
-        barred=barred,
-        **described,
-    )
+def _measured(arms: Sequence[list[Evaluation]]) -> tuple[_Losses, dict[str, _Losses]]:
+    """Losses on all units of sampling, and on those of each kind of text, the largest first."""
+    base = arms[0][0]
+    for arm in arms:
+        if len(arm) != len(arms[0]):
+            raise UserError(f"{len(arms[0])} seeds cannot be compared with {len(arm)}; train the same number of both")
+        for run in arm:
+            _check_comparable(base, run)
+    units, cluster = base.units(), base.cluster()[0]
+    bits_of_arms = [np.array([base.clustered(bits(run.text_nats)) for run in arm]) for arm in arms]
+    documents = base.clustered(np.ones(len(base.document_bytes)))
+
+    def losses(
+        inside: NDArray[np.bool_], scale: NDArray[np.float64], strata: NDArray[np.int64], fewest: float
+    ) -> _Losses:
+        return _Losses(
+            bits=[(each * scale)[:, inside] for each in bits_of_arms],
+            sizes=(units.sizes * scale)[inside],
+            strata=strata[inside],
+            n_documents=int(documents[inside].sum()),
+            cluster=cluster,
+            fewest=fewest,
+        )
+
+    whole = losses(units.scale > 0, units.scale, units.strata, FEWEST_EFFECTIVE[cluster])
+    if units.kinds is None:
+        return whole, {}
+    kinds, sizes = units.kinds, units.kinds.sums(units.sizes)
+    single, same = np.zeros(len(units.sizes), np.int64), np.ones(len(units.sizes))
+    return whole, {
+        kinds.names[i]: losses(kinds.index == i, same, single, FEWEST_IN_STRATUM)
+        for i in np.argsort(-sizes, kind="stable")
+        if sizes[i]
+    }
+
+
+def _compared(
+    base: Evaluation, losses: _Losses, eligibility: Eligibility, family: int
+) -> dict[tuple[int, int], Comparison]:
+    """Describe the comparisons of all pairs; those with the reference are in a family of this size, if it is not 0."""
+    reasons, confidence, n_seeds = eligibility.reasons, base.config.confidence, len(losses.bits[0])
+    pairs = itertools.combinations(range(len(losses.bits)), 2)
+    ratios = pool({(i, j): losses.difference(i, j) for i, j in pairs}, eligibility.members)
+    compared = {}
+    for (i, j), ratio in ratios.items():
+        barred = reasons[i] or reasons[j]
+        tested = 0 if i or barred else family
+        level = family_level(confidence, tested)
+        interval = ratio.known_interval(level) if losses.effective >= losses.fewest - 1e-6 else None
+        described: dict[str, Any] = {}
+        if interval is not None:
+            described = {
+                "document_error": math.sqrt(ratio.unit_variance),
+                "needed": ratio.needed(100 * DETECTABLE, level),
+                "p_value": min(1.0, max(1, tested) * float(ratio.p_value())),
+            }
+        compared[i, j] = Comparison(
+            bits_per_byte_a=losses.bits_per_byte(i),
+            bits_per_byte_b=losses.bits_per_byte(j),
+            percent=float(ratio.value),
+            interval=interval,
+            confidence=confidence,
+            n_documents=losses.n_documents,
+            n_seeds=n_seeds,
+            cluster=losses.cluster,
+            n_clusters=ratio.n_units,
+            effective_clusters=float(ratio.effective_units),
+            by_seed=tuple(map(float, ratio.by_seed)),
+            level=level,
+            tested=bool(tested),
+            seed_error=math.sqrt(ratio.seed_variance) if n_seeds > 1 else None,
+            pooled=eligibility.pooled if ratio.seed_degrees >= n_seeds else (),
+            barred=barred,
+            **described,
+        )
+    return compared
 
 
 def _interval(ratio: Ratio, scored: Evaluation, confidence: float) -> tuple[float, float] | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 from tokenizer.errors import UserError, check_choice, check_fields
 
@@ -19,6 +20,8 @@ class EvalConfig:
         confidence: Confidence level of the intervals.
         cluster: Unit of sampling: `document`, `source` (documents of one site are not independent) or `auto` (sources
             if there are at least two, otherwise documents).
+        weights: Weights of the kinds of text in a total, by name, which are divided by their sum; kinds without a
+            weight do not count. Empty for their shares of the held-out bytes.
     """
 
     context_bytes: int = 1024
@@ -26,6 +29,7 @@ class EvalConfig:
     batch_tokens: int = 8192
     confidence: float = 0.95
     cluster: str = "auto"
+    weights: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -39,3 +43,8 @@ class EvalConfig:
             raise UserError(f"batch_tokens={self.batch_tokens} must be at least 1")
         if not 0 < self.confidence < 1:
             raise UserError(f"confidence={self.confidence} must be between 0 and 1, for instance 0.95")
+        if not all(0 < weight < math.inf for weight in self.weights.values()):
+            raise UserError(
+                f"weights={self.weights} must be positive numbers, for instance {{english: 0.6, code: 0.4}}; leave out "
+                "the kinds of text that do not count"
+            )

@@ -21,6 +21,8 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 _SKEWNESS_FACTOR = 5
 _SMALLEST_P = 1e-15
 _POWER = 0.8
+FEWEST_IN_STRATUM = 3
+"""Fewest effective units of a kind of text that has a variance of its own."""
 
 
 def effective_number(sizes: NDArray[Any]) -> Floats:
@@ -30,6 +32,35 @@ def effective_number(sizes: NDArray[Any]) -> Floats:
     """
     shares = sizes / sizes.sum(-1, keepdims=True)
     return np.asarray(1 / (shares**2).sum(-1))
+
+
+def strata(kinds: NDArray[np.integer], sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """Stratum of each unit, int64[n_units]: its kind, or another one if the kind has too few units for a variance.
+
+    A kind with fewer than `FEWEST_IN_STRATUM` effective units joins the smallest other one. Residuals from the ratio of
+    both are too large rather than too small.
+
+    >>> strata(np.array([0, 0, 0, 1, 1, 1, 2]), np.array([5, 5, 5, 3, 3, 3, 4])).tolist()
+    [0, 0, 0, 1, 1, 1, 1]
+
+    Args:
+        kinds: int[n_units], kind of each unit.
+        sizes: float[n_units], denominator of each unit.
+    """
+    totals, squares = (dict(enumerate(np.bincount(kinds, power).tolist())) for power in (sizes, sizes**2))
+    stratum = np.arange(len(totals))
+    while len(totals) > 1:
+        least = FEWEST_IN_STRATUM - 1e-6  # the slack is for rounding
+        few = [k for k, total in totals.items() if not total or total**2 < least * squares[k]]
+        if not few:
+            break
+        smallest = min(few, key=totals.__getitem__)
+        other = min((k for k in totals if k != smallest), key=totals.__getitem__)
+        stratum[stratum == smallest] = other
+        totals[other] += totals.pop(smallest)
+        squares[other] += squares.pop(smallest)
+    of_unit: NDArray[np.int64] = stratum[kinds]
+    return of_unit
 
 
 class Needed(NamedTuple):
@@ -49,8 +80,9 @@ class Ratio:
     """Sum of numerators over sum of denominators, averaged over training seeds, with its uncertainty.
 
     The seeds and the units (documents or sources) are samples: the interval is about other training runs and other
-    text. With one seed it is about other text only. All fields have the same leading dimensions, so that simulations
-    compute many ratios at once; a single ratio has none.
+    text. With one seed it is about other text only. Kinds of text are not a sample: units vary within strata, whose
+    shares of the denominators are fixed (Cochran, Sampling Techniques, 1977, section 5). All fields have the same
+    leading dimensions, so that simulations compute many ratios at once; a single ratio has none.
 
     Attributes:
         value: The ratio.
@@ -61,6 +93,9 @@ class Ratio:
         seed_degrees: Degrees of freedom of `seed_variance`.
         unit_variance: Squared standard error from units, without the noise of single runs on single units, which
             `seed_variance` includes.
+        unit_degrees: Degrees of freedom of `unit_variance`: with a single stratum, `effective_units` - 1.
+        correction: Factor on `unit_variance`, because residuals are from measured ratios: with a single stratum,
+            n / (n - 1) for n effective units.
         size_covariance: Covariance of the residuals and the denominators, on the scale of `unit_variance`.
         skewness: Skewness of the residuals over the square root of the number of units.
     """
@@ -72,21 +107,28 @@ class Ratio:
     seed_variance: Floats
     seed_degrees: int
     unit_variance: Floats
+    unit_degrees: Floats
+    correction: Floats
     size_covariance: Floats
     skewness: Floats
 
     @classmethod
-    def of(cls, numerators: NDArray[np.float64], denominators: NDArray[np.float64]) -> Ratio:
+    def of(
+        cls,
+        numerators: NDArray[np.float64],
+        denominators: NDArray[np.float64],
+        strata: NDArray[np.integer] | None = None,
+    ) -> Ratio:
         """Measure a ratio.
 
         Args:
             numerators: float[..., n_seeds, n_units].
             denominators: float[..., n_units].
+            strata: int[..., n_units], stratum of each unit (`strata`); None for a single one.
         """
-        total = denominators.sum(-1)[..., None, None]
-        by_seed = (numerators / total).sum(-1)
-        shares = denominators / denominators.sum(-1, keepdims=True)
-        return cls.of_residuals(by_seed, numerators / total - by_seed[..., None] * shares[..., None, :], shares)
+        total = denominators.sum(-1, keepdims=True)
+        parts = numerators / total[..., None]
+        return cls.of_residuals(parts.sum(-1), parts, denominators / total, strata)
 
     @classmethod
     def of_function(
@@ -94,39 +136,50 @@ class Ratio:
         function: Callable[[Floats], Floats],
         numerators: NDArray[np.float64],
         denominators: NDArray[np.float64],
+        strata: NDArray[np.integer] | None = None,
     ) -> Ratio:
         """Measure a smooth function of several ratios with the same denominators, such as a slope.
 
         The residual of a unit is the change of the function when the unit is left out, times the share of the other
         units; of a single ratio, that is its residual (delete-one jackknife: Efron, The Jackknife, the Bootstrap and
-        Other Resampling Plans, 1982, section 3).
+        Other Resampling Plans, 1982, section 3). The other units of its stratum then stand for the whole stratum, so
+        that the shares of the strata stay.
 
         Args:
             function: Maps the ratios, float[n_ratios, ...], to a number for each of the other dimensions.
             numerators: float[..., n_ratios, n_seeds, n_units].
             denominators: float[..., n_units].
+            strata: As for `of`.
         """
-        ratios = np.moveaxis(numerators, -3, 0)
-        total = denominators.sum(-1)
-        by_seed = function(ratios.sum(-1) / total[..., None])
+        total = denominators.sum(-1, keepdims=True)
+        shares = denominators / total
+        parts = np.moveaxis(numerators / total[..., None, None], -3, 0)
+        ratios = parts.sum(-1)
+        by_seed = function(ratios)
+        in_stratum = _sums(parts, _by_seed(strata))
         with np.errstate(all="ignore"):  # one unit has all of the denominators
-            rest = (ratios.sum(-1, keepdims=True) - ratios) / (total[..., None] - denominators)[..., None, :]
-            shares = denominators / total[..., None]
-            residuals = (by_seed[..., None] - function(rest)) * (1 - shares[..., None, :])
-        # Those of a ratio sum to 0.
-        residuals = residuals - residuals.sum(-1, keepdims=True) * shares[..., None, :]
-        return cls.of_residuals(by_seed, residuals, shares)
+            others = (1 - shares / _sums(shares, strata))[..., None, :]
+            without = ratios[..., None] - in_stratum + (in_stratum - parts) / others
+            residuals = (by_seed[..., None] - function(without)) * others
+        return cls.of_residuals(by_seed, residuals, shares, strata)
 
     @classmethod
-    def of_residuals(cls, by_seed: Floats, residuals: Floats, shares: Floats) -> Ratio:
+    def of_residuals(
+        cls, by_seed: Floats, residuals: Floats, shares: Floats, strata: NDArray[np.integer] | None = None
+    ) -> Ratio:
         """Combine the residuals of seeds and units.
 
         Args:
             by_seed: The ratio of each seed, float[..., n_seeds].
-            residuals: Each unit's part of the deviation from it, float[..., n_seeds, n_units].
+            residuals: Each unit's part of the deviation from it, float[..., n_seeds, n_units]; their mean in a stratum
+                does not matter.
             shares: Each unit's share of the denominators, float[..., n_units].
+            strata: As for `of`.
         """
         n_seeds = by_seed.shape[-1]
+        weights = _sums(shares, strata)
+        # Residuals are from the ratio of the stratum, so that they sum to 0 in it.
+        residuals = residuals - _sums(residuals, _by_seed(strata)) * (shares / weights)[..., None, :]
         mean = residuals.mean(-2)
         variance = (mean**2).sum(-1)
         noise, seed_variance = np.zeros_like(variance), np.zeros_like(variance)
@@ -135,17 +188,29 @@ class Ratio:
             seed_variance = by_seed.var(-1, ddof=1) / n_seeds
         nonzero = np.where(variance > 0, variance, 1.0)
         signal = np.clip(1 - noise / nonzero, 0, 1)
-        return cls(
-            value=by_seed.mean(-1),
-            by_seed=by_seed,
-            n_units=shares.shape[-1],
-            effective_units=effective_number(shares),
-            seed_variance=seed_variance,
-            seed_degrees=n_seeds - 1,
-            unit_variance=signal * variance,
-            size_covariance=np.sqrt(signal) * (mean * shares).sum(-1),
-            skewness=(mean**3).sum(-1) / nonzero**1.5,
-        )
+        with np.errstate(all="ignore"):  # one unit has all of the denominators
+            n = 1 / _sums((shares / weights) ** 2, strata)
+            # Without any deviation, the degrees of freedom are those of residuals in proportion to the sizes.
+            squares = np.where(variance[..., None] > 0, mean**2, shares**2)
+            corrected = squares * n / (n - 1)
+            total = corrected.sum(-1)
+            of_stratum = _sums(corrected, strata)
+            correction = total / squares.sum(-1)
+            # The part of a stratum in the total's deviation is proportional to its variance.
+            pull = n / (n - 1) * of_stratum / (weights * total[..., None])
+            return cls(
+                value=by_seed.mean(-1),
+                by_seed=by_seed,
+                n_units=shares.shape[-1],
+                effective_units=effective_number(shares),
+                seed_variance=seed_variance,
+                seed_degrees=n_seeds - 1,
+                unit_variance=signal * variance,
+                unit_degrees=total**2 / (corrected * of_stratum / (n - 1)).sum(-1),
+                correction=correction,
+                size_covariance=np.sqrt(signal) * (mean * shares * pull).sum(-1) / correction,
+                skewness=(mean**3).sum(-1) / nonzero**1.5,
+            )
 
     def with_pooled(self, variance: Floats, degrees: int) -> Ratio:
         """Use a pooled variance of seeds (`pooled_variance`), or the ratio's own variance where that is larger.
@@ -199,7 +264,7 @@ class Ratio:
 
         The units' part has three steps (docs/certainty.md derives them):
 
-        - a quantile of Student's t with `effective_units` - 1 degrees of freedom;
+        - a quantile of Student's t with `unit_degrees` degrees of freedom;
         - a longer end on the side of the longer tail (Johnson, Modified t tests and confidence intervals for
           asymmetrical populations, JASA 73, 1978, with a factor for the small sample);
         - the residuals are taken from the ratio that is tested, not from the measured one, so that a large unit cannot
@@ -208,15 +273,14 @@ class Ratio:
         Seeds have their own quantile of t, and the squares add up (Banerjee, Sankhya 22, 1960). Satterthwaite's single
         quantile is too small for two seeds.
         """
-        n = self.effective_units
         seeds = _quantile(p, self.seed_degrees) ** 2 * self.seed_variance if self.seed_degrees else 0.0
         ends = []
         with np.errstate(all="ignore"):  # one unit has all of the denominators
-            t = _quantile(p, n - 1)
+            t = _quantile(p, self.unit_degrees)
             for sign in (-1, 1):
                 tail = sign * self.skewness
                 longer = t + np.where(tail > 0, tail * _SKEWNESS_FACTOR * (2 * t**2 + 1) / 6, 0.0)
-                square = longer**2 * n / (n - 1)
+                square = longer**2 * self.correction
                 middle, variance = sign * self.size_covariance, self.unit_variance
                 far = np.hypot(square * middle, np.sqrt(square * variance)) - square * middle
                 # The same number without the cancellation of two large ones.
@@ -224,6 +288,22 @@ class Ratio:
                 units = np.where(middle > 0, near, far)
                 ends.append(np.sqrt(units**2 + seeds))
         return ends[0], ends[1]
+
+
+def _sums(values: Floats, strata: NDArray[np.integer] | None) -> Floats:
+    """Sum of values[..., n_units] over the stratum of each unit, float[..., n_units]."""
+    if strata is None:
+        return np.broadcast_to(values.sum(-1, keepdims=True), values.shape)
+    sums = np.zeros(values.shape)
+    for stratum in np.unique(strata):
+        inside = strata == stratum
+        sums = np.where(inside, np.where(inside, values, 0.0).sum(-1, keepdims=True), sums)
+    return sums
+
+
+def _by_seed(strata: NDArray[np.integer] | None) -> NDArray[np.integer] | None:
+    """The strata with a dimension for seeds."""
+    return None if strata is None else strata[..., None, :]
 
 
 def t_quantile(confidence: float, degrees: float) -> float:

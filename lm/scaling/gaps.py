@@ -84,11 +84,13 @@ class Losses:
         bits: float64[n_arms, n_budgets, n_seeds, n_units], scaled by `HeldOut.scales`.
         sizes: float64[n_units], scaled bytes of the units that have any.
         pooled: For each arm, whether the variance of its seeds is pooled with that of the others.
+        strata: int64[n_units], as for `Ratio.of`; None for a single stratum.
     """
 
     bits: Floats
     sizes: Floats
     pooled: Sequence[bool]
+    strata: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, arms: Sequence[Points], heldout: HeldOut) -> Losses:
@@ -96,7 +98,9 @@ class Losses:
         scale = heldout.scales()
         sizes = heldout.document_bytes * scale
         losses = np.stack([bits(arm.nats) for arm in arms]) * scale
-        return cls(losses.swapaxes(1, 2)[..., sizes > 0], sizes[sizes > 0], [a.pooled and not a.barred for a in arms])
+        strata = None if heldout.strata is None else heldout.strata[sizes > 0]
+        pooled = [arm.pooled and not arm.barred for arm in arms]
+        return cls(losses.swapaxes(1, 2)[..., sizes > 0], sizes[sizes > 0], pooled, strata)
 
     def estimate(self, functions: Mapping[int, Function]) -> dict[int, Ratio]:
         """Measure a function of the bits per byte of the reference and of an arm, by the index of the arm."""
@@ -106,6 +110,7 @@ class Losses:
                 lambda ratios, function=function: function(ratios[:n], ratios[n:]),  # type: ignore[misc]
                 np.concatenate([self.bits[0], self.bits[i]]),
                 self.sizes,
+                self.strata,
             )
             for i, function in functions.items()
         }

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm.evaluate.significance import strata
 from tokenizer.errors import UserError, listed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lm.evaluate.bits_per_byte import Grouping
+    from lm.evaluate.bits_per_byte import Grouping, Units
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +59,14 @@ class HeldOut:
         sources: Source of each document.
         shares: Share of each source in the averages, summing to 1.
         cluster: Unit of sampling: "document" or "source".
+        strata: int64[n_documents], as for `significance.Ratio.of`; None for a single stratum.
     """
 
     document_bytes: NDArray[np.int64]
     sources: Grouping
     shares: Mapping[str, float]
     cluster: str = "document"
+    strata: NDArray[np.int64] | None = None
 
     @classmethod
     def of(
@@ -73,6 +76,7 @@ class HeldOut:
         *,
         fixed: Mapping[str, float] | None = None,
         cluster: str = "document",
+        units: Units | None = None,
     ) -> HeldOut:
         """Weight the sources.
 
@@ -81,6 +85,8 @@ class HeldOut:
             sources: Source of each document.
             fixed: Shares that are set by hand. The other sources divide the rest in proportion to their bytes.
             cluster: Unit of sampling.
+            units: The kinds of the documents, and factors on their bytes in the shares that are not fixed; None for a
+                single kind.
 
         Raises:
             UserError: If a source is unknown, or the shares are negative or do not sum to 1.
@@ -89,7 +95,8 @@ class HeldOut:
         fixed = dict(fixed or {})
         if unknown := sorted(set(fixed) - {name for name, size in zip(sources.names, sizes, strict=True) if size}):
             raise UserError(f"no held-out text is from {listed(unknown)}; the sources are {listed(sources.names)}")
-        rest = {name: float(size) for name, size in zip(sources.names, sizes, strict=True) if name not in fixed}
+        scaled = sizes if units is None else sources.sums(document_bytes * units.scale)
+        rest = {name: float(size) for name, size in zip(sources.names, scaled, strict=True) if name not in fixed}
         left, total = 1 - sum(fixed.values()), sum(rest.values())
         if not math.isfinite(left) or min([left, *fixed.values()]) < -1e-9 or (total == 0 and abs(left) > 1e-9):
             raise UserError(
@@ -97,7 +104,10 @@ class HeldOut:
                 + ("at most 1" if total else "1")
             )
         shares = {name: max(left, 0.0) * share / (total or 1) for name, share in rest.items()}
-        return cls(document_bytes, sources, shares | fixed, cluster)
+        weighted = cls(document_bytes, sources, shares | fixed, cluster)
+        if units is None or units.kinds is None:
+            return weighted
+        return replace(weighted, strata=strata(units.kinds.index, document_bytes * weighted.scales()))
 
     def scales(self) -> NDArray[np.float64]:
         """float64[n_documents] that turns a weighted average over sources into a ratio of sums over documents.

@@ -197,3 +197,14 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute_and_worth_is_said_
 def test_results_at_scale_stand_beside_small_models_only():
     assert "FLOPs" in at_scale(1e15)
     assert at_scale(6e19) == at_scale(1e23) == ""
+
+
+def test_the_detail_states_kinds_and_their_weights():
+    arms = [scored("BPE", 2.0), scored("SuperBPE", 1.9)]
+    kinds = {"english": compared(-0.1), "code": compared(0.1)}
+    said = [
+        detail(Result(arms, {(0, 1): compared(-0.1, cluster="source", kinds=kinds, weights=weights)}))
+        for weights in ({}, {"english": 0.6, "code": 0.4})
+    ]
+    assert "which count as 50.0 of equal size, within 2 kinds of text, and 3 paired seeds" in said[0]
+    assert ", within 2 kinds of text weighted english 60 % and code 40 %, and 3 paired seeds" in said[1]

@@ -56,6 +56,13 @@ from tokenizer.errors import UserError
         ),
         (["lm.train.warmup_steps=1000", "budget.train_bytes=81920"], "overlap in a run of 10 steps"),
         (["shards.tokens_per_shard=0"], "tokens_per_shard=0 must be at least 1"),
+        (
+            ["eval.weights={code: -1}"],
+            r"weights=\{'code': -1.0\} must be positive numbers, for instance \{english: 0.6",
+        ),
+        (["eval.weights={code: x}"], "eval.weights.code=x is not a number"),
+        (["eval.weights=0.5"], r"names of kinds and numbers, for instance eval.weights=\{english: 0.6, code: 0.4\}"),
+        (["eval.weights=null"], "eval.weights takes names of kinds and numbers"),
         (["corpus.paths=[a.jsonl]"], "add corpus=files"),
         (["corpus=files", "corpus.paths=[a]", "corpus.sources={web: b}"], "paths and corpus.sources are both given"),
         (["runner.memory_mb=0"], "runner.memory_mb=0 must be at least 1"),

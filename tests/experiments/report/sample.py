@@ -48,7 +48,7 @@ def sample_report(labels=("BPE", "SuperBPE"), *, winner=None):
         "tokenizers": rows,
         "differences": [
             {"by": by, "group": group, "tokenizer": label, "reference": first, "documents": 713, "n_bytes": 5000, "bytes_per_token": 4.5, "bits_per_byte": 1.695, "level": 0.95, "p": 0.09, "decision": "undecided", "withheld": "", **dict.fromkeys(("percent", "low", "high"), None if label == first else -0.42)}
-            for by, group in (("all", ""), ("clean", ""), ("source", "a.jsonl"), ("source", hostile[1])) for label in labels if (by, label) != ("all", first)
+            for by, group in (("all", ""), ("clean", ""), ("kind", "code"), ("kind", hostile[0]), ("source", "a.jsonl"), ("source", hostile[1])) for label in labels if (by, label) != ("all", first)
         ],
         "contamination": {"sentence": "12.7 % of the held-out words occur in the training text."},
         "tuning": [

@@ -76,3 +76,18 @@ def test_parts_without_text_or_with_all_of_it_have_no_rows():
         for each in arm.compared:
             each.document_bytes[_SOURCES.index == 3] = 0
     assert "s3" not in {row["group"] for row in differences(result)}
+
+
+def test_kinds_have_verdicts_and_the_other_parts_have_none():
+    kinds = Grouping(("english", "code"), (np.arange(_N) % 12 >= 6).astype(np.int32))
+    result = _result(-0.05)
+    for arm in result.arms:
+        for run in arm.compared:
+            run.groups["kind"] = kinds
+    result = Result(result.arms, compare_all([arm.compared for arm in result.arms]), overlap=result.overlap)
+    rows = [row for row in differences(result) if row["by"] == "kind" and row["tokenizer"] == "arm 1"]
+    assert {row["group"] for row in rows} == {"english", "code"}
+    for row in rows:
+        kind = result.comparisons[0, 1].kinds[row["group"]]
+        assert (row["decision"], row["level"], row["documents"]) == ("arm 1", 0.975, 60)
+        assert (row["low"], row["high"], row["bits_per_byte"]) == (*kind.interval, pytest.approx(kind.bits_per_byte_b))

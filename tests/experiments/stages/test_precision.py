@@ -1,12 +1,13 @@
 """The announcement of a comparison's precision before its models are trained."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from experiments.cli.compose import load
-from experiments.stages.heldout import groupings
+from experiments.stages.heldout import check_weights, groupings
 from experiments.stages.precision import SEED_SPREAD, UNIT_SPREAD, announce, half_width
 from lm.evaluate.significance import Ratio
 from tokenizer.errors import UserError
@@ -78,3 +79,24 @@ def test_descriptions_of_other_documents_are_rejected(tmp_path):
     assert groupings(artifact, np.array([3, 5]))["source"].names == ("web",)
     with pytest.raises(UserError, match="describes other documents"):
         groupings(artifact, np.array([3, 6]))
+
+
+@pytest.mark.parametrize(
+    ("sources", "weights", "message"),
+    [
+        (["code: a", "english: b"], {"english": 1.0}, ""),
+        (
+            ["code: a", "english: b"],
+            {"englsh": 1.0},
+            r"'englsh' \(did you mean 'english'\?\); the kinds of text are: code, e",
+        ),
+        (["code: a", "b"], {"code": 1.0}, "the held-out text has no kinds; use a corpus.source_field with values such"),
+        (["code: a", "b"], {}, ""),
+        ([f"{i}: a" for i in range(100)], {"7": 1.0}, ""),
+        ([f"{i}: a" for i in range(101)], {"7": 1.0}, "the held-out text has no kinds"),  # titles
+    ],
+)
+def test_weights_of_unknown_kinds_are_rejected(sources, weights, message):
+    artifact = SimpleNamespace(contents=SimpleNamespace(names={"source": sources}))
+    with pytest.raises(UserError, match=message) if message else nullcontext():
+        check_weights(artifact, weights)

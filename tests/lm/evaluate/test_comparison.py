@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lm.evaluate.bits_per_byte import Grouping
-from lm.evaluate.comparison import compare, compare_all, eligible
+from lm.evaluate.comparison import aggregate, compare, compare_all, eligible
+from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import t_quantile
 from tests.lm.evaluate.evaluations import made_up
 from tokenizer.errors import UserError
@@ -230,3 +231,133 @@ def test_a_model_no_better_than_a_uniform_guess_decides_nothing():
     assert eligible(arms).reasons[2].startswith("a model of tokenizer 3 needs 17,")
     assert compare_all(arms)[0, 2].verdict == "withheld"
     assert compare_all(arms)[0, 1].verdict == "no significant difference"
+
+
+def in_kinds(numbers, shifts, n_arms=2, kinds=True):
+    """Evaluations of three seeds, on ten documents of each source; arm i differs by `i` times the shift of the kind."""
+    rng = np.random.default_rng(5)
+    of_source = np.repeat(np.arange(len(numbers)), numbers)
+    source = np.repeat(np.arange(len(of_source)), 10).astype(np.int32)
+    groups = {"source": Grouping(tuple(map(str, range(len(of_source)))), source)}
+    if kinds:
+        groups["kind"] = Grouping(("english", "code", "rare")[: len(numbers)], of_source[source].astype(np.int32))
+    sizes = np.full(len(source), 100)
+    base = 100 * (1 + rng.normal(0, 0.1, len(source)))
+    arms = []
+    for i in range(n_arms):
+        of_sources = rng.normal(0, 0.005, len(of_source))[source]
+        shift = i * np.array(shifts)[of_source[source]]
+        noise = rng.normal(0, 0.005, (3, len(source)))
+        arms.append([made_up(base * (1 + shift + of_sources + each), sizes, groups) for each in noise])
+    return arms
+
+
+def test_every_kind_has_an_interval_and_a_verdict_and_the_total_does_not_vary_between_them():
+    numbers, shifts = (20, 8, 1), (0.03, -0.04, -0.04)
+    found = compare(*in_kinds(numbers, shifts))
+    without = compare(*in_kinds(numbers, shifts, kinds=False))
+    assert (found.percent, found.level, without.kinds) == (pytest.approx(without.percent), 0.95, {})
+    widths = [each.interval[1] - each.interval[0] for each in (found, without)]
+    assert widths[0] < widths[1] / 2
+    assert (found.verdict, without.verdict) == ("A better", "no significant difference")
+    english, code, rare = found.kinds.values()
+    assert list(found.kinds) == ["english", "code", "rare"]
+    assert [(each.n_clusters, each.n_documents) for each in (english, code, rare)] == [(20, 200), (8, 80), (1, 10)]
+    assert [each.verdict for each in (english, code, rare)] == ["A better", "B better", "withheld"]
+    assert rare.withheld == "1.0 effective sources, at least 5 are required"
+    assert (rare.interval, rare.p_value) == (None, None)
+    # The kind of one source has no verdict, so the family has two members.
+    assert {each.level for each in (english, code, rare)} == {0.975}
+    shares = np.array(numbers) / sum(numbers)
+    a, b = (shares @ [getattr(each, f"bits_per_byte_{x}") for each in (english, code, rare)] for x in "ab")
+    assert found.percent == pytest.approx(100 * (b / a - 1), rel=1e-3)
+    content = json.loads(json.dumps(found.summary(), allow_nan=False))
+    assert content["kinds"]["code"]["verdict"] == "B better"
+
+
+def test_kinds_are_a_second_family_of_arms_times_kinds():
+    pairs = compare_all(in_kinds((20, 8), (0.05, -0.04), n_arms=3))
+    assert [pairs[pair].level for pair in ((0, 1), (0, 2), (1, 2))] == [0.975, 0.975, 0.95]
+    levels = [pairs[pair].kinds["code"].level for pair in ((0, 1), (0, 2), (1, 2))]
+    assert levels == [pytest.approx(0.9875), pytest.approx(0.9875), 0.95]
+    assert pairs[1, 2].kinds["code"].verdict == "not tested"
+    alone = compare_all(in_kinds((20, 8), (0.05, -0.04), n_arms=3), tested=False)
+    assert {len(each.kinds) for each in alone.values()} == {0}
+
+
+@pytest.mark.parametrize("n_sources", [3, 4])
+def test_few_sources_of_a_kind_give_an_interval_and_no_verdict(n_sources):
+    kind = compare(*in_kinds((20, n_sources), (0.0, 0.1))).kinds["code"]
+    assert kind.interval[0] > 0
+    assert (kind.verdict, kind.lower) == ("withheld", None)
+    assert compare(*in_kinds((20, 2), (0.0, 0.1))).kinds["code"].interval is None
+
+
+def test_a_single_kind_changes_nothing():
+    one, none = (compare(*in_kinds((20,), (0.01,), kinds=kinds)) for kinds in (True, False))
+    assert one == none
+
+
+def test_a_source_belongs_to_the_kind_with_most_of_its_bytes():
+    arms = in_kinds((6, 6), (0.0, 0.1))
+    index = arms[0][0].groups["kind"].index.copy()
+    index[:4] = 1  # four of the ten documents of the first source
+    mixed = {"kind": Grouping(("english", "code"), index)}
+    changed = [[dataclasses.replace(run, groups={**run.groups, **mixed}) for run in arm] for arm in arms]
+    assert compare(*changed) == compare(*arms)
+
+
+def test_kinds_are_strata_of_documents_too():
+    def found(**options):
+        return compare(*([with_config(run, cluster="document") for run in arm] for arm in in_kinds(**options)))
+
+    settings = {"numbers": (5, 5), "shifts": (0.1, -0.1)}
+    stratified, without = found(**settings), found(**settings, kinds=False)
+    assert (stratified.cluster, stratified.kinds["code"].effective_clusters) == ("document", pytest.approx(50))
+    assert stratified.document_error < without.document_error / 3
+
+
+def test_weights_of_kinds_set_the_total():
+    weights = {"english": 3.0, "code": 1.0}
+    arms = in_kinds((20, 8, 6), (0.03, -0.04, 0.2))
+    mixed = [[with_config(run, weights=weights) for run in arm] for arm in arms]
+    found, without = compare(*mixed), compare(*arms)
+    assert found.weights == {"english": pytest.approx(0.75), "code": pytest.approx(0.25)}
+    a, b = (
+        [0.75, 0.25] @ np.array([getattr(found.kinds[kind], f"bits_per_byte_{x}") for kind in ("english", "code")])
+        for x in "ab"
+    )
+    assert (found.bits_per_byte_a, found.bits_per_byte_b) == (pytest.approx(a), pytest.approx(b))
+    assert np.mean([run.bits_per_byte for run in mixed[0]]) == pytest.approx(a)
+    assert aggregate(mixed[0])["bits_per_byte"] == pytest.approx(a)
+    assert found.percent == pytest.approx(100 * (b / a - 1), rel=1e-3)
+    assert found.interval[0] < found.percent < found.interval[1]
+    # The kind without a weight has a line of its own, and no sources in the total.
+    assert (found.n_clusters, found.n_documents, without.n_clusters) == (28, 280, 34)
+    assert found.kinds == without.kinds
+
+
+def test_a_single_kind_with_a_weight_is_the_comparison_on_it():
+    arms = in_kinds((20, 8), (0.03, -0.04))
+    english = arms[0][0].groups["kind"].index == 0
+    alone = compare(*([run.only(english) for run in arm] for arm in arms))
+    found = compare(*([with_config(run, weights={"english": 2.0}) for run in arm] for arm in arms))
+    assert found.percent == pytest.approx(alone.percent)
+    assert found.interval == pytest.approx(alone.interval)
+    # Of text without these kinds, each byte has the same weight.
+    code = [[with_config(run, weights={"english": 2.0}).only(~english) for run in arm] for arm in arms]
+    assert compare(*code).percent == pytest.approx(
+        compare(*([run.only(~english) for run in arm] for arm in arms)).percent
+    )
+
+
+def test_weights_in_proportion_to_the_bytes_change_nothing():
+    arms = in_kinds((20, 8), (0.03, -0.04))
+    found = compare(*([with_config(run, weights={"english": 20.0, "code": 8.0}) for run in arm] for arm in arms))
+    assert found.interval == pytest.approx(compare(*arms).interval)
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, math.inf, math.nan])
+def test_weights_must_be_positive(weight):
+    with pytest.raises(UserError, match=r"weights=\{'code': .*\} must be positive numbers, for instance"):
+        EvalConfig(weights={"code": weight})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lm.evaluate.comparison import enough
-from lm.evaluate.significance import Ratio, family_level, pool, pooled_variance, t_quantile
+from lm.evaluate.significance import Ratio, family_level, pool, pooled_variance, strata, t_quantile
 
 
 def test_the_pooled_variance_by_hand():
@@ -252,3 +252,149 @@ def test_pooling_halves_the_intervals_of_four_arms_and_three_seeds():
     with np.errstate(all="ignore"):
         widths = [np.mean(list(map(width, found.values()))) for found in (pairs, pool(pairs, [True] * 4))]
     assert widths == pytest.approx([5.5, 2.8], abs=0.4)
+
+
+def test_equal_units_in_two_strata_give_the_interval_of_welch():
+    """Half of the bytes in 4 units, half in 6; Student's t of Welch's degrees of freedom, which are 5.66 here."""
+    values = np.array([1.0, 3.0, 1.0, 3.0, 11.0, 12.0, 13.0, 11.0, 12.0, 13.0])
+    sizes, kinds = np.repeat([3.0, 2.0], [4, 6]), np.repeat([0, 1], [4, 6])
+    ratio = Ratio.of((values * sizes)[None], sizes, kinds)
+    one, two = 0.25 * values[:4].var(ddof=1) / 4, 0.25 * values[4:].var(ddof=1) / 6
+    degrees = (one + two) ** 2 / (one**2 / 3 + two**2 / 5)
+    half = t_quantile(0.95, degrees) * math.sqrt(one + two)
+    assert float(ratio.unit_degrees) == pytest.approx(degrees)
+    assert ratio.interval(0.95) == (pytest.approx(7 - half), pytest.approx(7 + half))
+    assert ratio.value == Ratio.of((values * sizes)[None], sizes).value
+    # With all of the variance in one stratum, its interval times its share.
+    still = np.where(kinds == 1, 12.0, values**2)
+    whole, part = Ratio.of((still * sizes)[None], sizes, kinds), Ratio.of(still[None, :4], np.ones(4))
+    for end, of_part in zip(whole.interval(0.95), part.interval(0.95), strict=True):
+        assert end - whole.value == pytest.approx((of_part - part.value) / 2)
+
+
+@pytest.mark.parametrize("n_seeds", [1, 3])
+def test_a_single_stratum_is_no_stratum(n_seeds):
+    rng = np.random.default_rng(0)
+    numerators, denominators = rng.lognormal(0, 1, (2, n_seeds, 40)), rng.lognormal(0, 1, 40)
+
+    def change(ratios):
+        return ratios[1] / ratios[0]
+
+    for measure in (
+        lambda strata: Ratio.of(numerators[0], denominators, strata),
+        lambda strata: Ratio.of_function(change, numerators, denominators, strata),
+    ):
+        none, one = measure(None), measure(np.zeros(40, int))
+        assert vars(none).keys() == vars(one).keys()
+        assert all(np.array_equal(value, getattr(one, name)) for name, value in vars(none).items())
+        assert float(none.unit_degrees) == pytest.approx(float(none.effective_units) - 1, rel=1e-12)
+
+
+def test_a_function_of_one_ratio_is_that_ratio_in_strata_too():
+    rng = np.random.default_rng(0)
+    numerators, denominators, kinds = rng.normal(1, 0.3, (3, 40)), rng.uniform(1, 5, 40), np.arange(40) % 3
+    one = Ratio.of(numerators, denominators, kinds)
+    same = Ratio.of_function(lambda r: r[0], numerators[None], denominators, kinds)
+    for name, value in vars(one).items():
+        assert value == pytest.approx(getattr(same, name), rel=1e-9), name
+
+
+def test_strata_leave_out_the_spread_between_kinds_and_nothing_else():
+    rng = np.random.default_rng(0)
+    kinds, sizes = np.repeat([0, 1, 2], 20), np.ones(60)
+    noise = rng.normal(0, 0.1, 60)
+    apart = (noise + np.array([5.0, -3.0, 1.0])[kinds])[None]
+
+    def width(values, *strata):
+        low, high = Ratio.of(values, sizes, *strata).interval(0.95)
+        return float(high - low)
+
+    assert width(apart, kinds) < width(apart) / 10
+    assert width(apart, kinds) == pytest.approx(width(noise[None], kinds))
+    assert width(noise[None], kinds) == pytest.approx(width(noise[None]), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([5, 4, 3], [0, 1, 2]),
+        ([5, 4, 2], [0, 1, 1]),  # the smallest other one
+        ([5, 4, 1], [0, 1, 1]),
+        ([5, 1, 1], [0, 0, 0]),  # two units in one stratum are still too few
+        ([9, 5, 2, 1], [0, 1, 3, 3]),  # both together are enough
+        ([2, 1, 1], [2, 2, 2]),  # all are too few
+        ([1], [0]),
+    ],
+)
+def test_kinds_of_few_units_join_others(numbers, expected):
+    kinds = np.repeat(np.arange(len(numbers)), numbers)
+    joined = strata(kinds, np.ones(len(kinds)))
+    assert [len(set(joined[kinds == k])) for k in range(len(numbers))] == [1] * len(numbers)
+    groups = [[other for other in range(len(numbers)) if expected[other] == expected[k]] for k in range(len(numbers))]
+    for k, group in enumerate(groups):
+        assert sorted(set(kinds[joined == joined[kinds == k][0]].tolist())) == group
+
+
+def test_effective_units_and_units_without_text_decide_what_joins():
+    """Four units, one of which has nearly all of the text, and a kind without text."""
+    kinds = np.repeat([0, 1, 2], [5, 4, 2])
+    sizes = np.array([2.0] * 5 + [6.0, 0.1, 0.1, 0.1] + [0.0] * 2)
+    joined = strata(kinds, sizes)
+    assert len(set(joined)) == 1
+    ratio = Ratio.of(np.where(sizes > 0, 1.0, 0.0)[None], sizes, joined)
+    assert ratio.known_interval(0.95) is not None
+
+
+class Kinds(NamedTuple):
+    """Differences of sources whose kinds have different true values."""
+
+    sources: tuple[int, ...]  # sources of each kind
+    noise: str  # the distribution of their differences per byte
+    sizes: str = "lognormal"  # the distribution of their sizes
+    n_seeds: int = 1
+    variance: tuple[float, float] = (0.0, 1.0)  # shares of the variance of the result from seeds and from sources
+
+
+def coverage_of_kinds(scenario, rounds, stratified=True):
+    """Share of 95 % intervals that contain the truth: the kinds' true values, by their shares of the bytes."""
+    rng = np.random.default_rng(1)
+    kinds = np.repeat(np.arange(len(scenario.sources)), scenario.sources)
+    truth, spread = np.array([5.0, -3.0, 1.0])[kinds % 3], np.array([1.0, 0.5, 2.0])[kinds % 3]
+    sizes = SIZES[scenario.sizes](rng, (rounds, len(kinds))) * np.array([1.0, 2.0, 0.5])[kinds % 3]
+    values = truth + math.sqrt(scenario.variance[1]) * spread * NOISE[scenario.noise](rng, sizes.shape)
+    total = sizes.sum(-1, keepdims=True)
+    error = np.sqrt((((sizes * spread) / total) ** 2).sum(-1))
+    seeds = rng.standard_normal((rounds, scenario.n_seeds)) * error[:, None]
+    seeds = seeds * math.sqrt(scenario.n_seeds * scenario.variance[0])
+    numerators = sizes[:, None] * (values[:, None] + seeds[..., None])
+    joined = np.stack([strata(kinds, each) for each in sizes]) if stratified else None
+    ratio = Ratio.of(numerators, sizes, joined)
+    low, high = ratio.interval(0.95)
+    target = (truth * sizes).sum(-1) / total[:, 0]
+    known = np.asarray(enough(ratio.effective_units, "source"))
+    return float(((low <= target) & (target <= high))[known].mean()), float(np.median((high - low)[known]))
+
+
+def test_stratified_intervals_contain_the_truth():
+    for n_seeds, variance in ((3, (0.5, 0.5)), (5, (0.2, 0.8))):
+        scenario = Kinds((30, 12, 6), "lognormal", "equal", n_seeds, variance)
+        rate, width = coverage_of_kinds(scenario, 500)
+        assert rate >= 0.93
+        assert width < coverage_of_kinds(scenario, 500, stratified=False)[1] / 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("sources", [(40, 15, 6), (20, 10, 5), (30, 12, 1), (15, 8, 2), (10, 10, 10), (60,)])
+def test_stratified_intervals_contain_the_truth_as_often_as_they_say(noise, sources):
+    """At least 93 %, less two standard errors, for kinds of one source too."""
+    scenarios = [
+        Kinds(sources, noise, sizes, n_seeds, variance)
+        for sizes in ("equal", "lognormal")
+        for n_seeds, variance in (
+            (1, (0.0, 1.0)),
+            *((seeds, shares) for seeds in (3, 5) for shares in ((0.1, 0.9), (0.5, 0.5), (0.9, 0.1))),
+        )
+    ]
+    rates = {each: coverage_of_kinds(each, 1000)[0] for each in scenarios}
+    assert not {each: rate for each, rate in rates.items() if rate < 0.92}

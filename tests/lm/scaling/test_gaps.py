@@ -11,6 +11,7 @@ from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare_all, eligible
 from lm.evaluate.significance import Ratio
 from lm.scaling.gaps import Losses
+from lm.scaling.points import HeldOut
 from tests.lm.evaluate.evaluations import made_up
 from tests.lm.scaling.ladders import FLOPS, SIZES, compared, gap, heldout, points
 
@@ -140,3 +141,28 @@ def test_documents_without_weight_do_not_count():
     (found,) = compared(points("ref", [0.0] * 2), points("arm", [1.0] * 2, documents=1.0), text=text)
     assert (found.n_clusters, found.effective_clusters) == (30, pytest.approx(30))
     assert len(SIZES) == 60
+
+
+@pytest.mark.parametrize("weights", [{}, {"english": 0.9, "code": 0.1}])
+def test_the_gap_at_a_budget_is_the_comparison_there_in_kinds_too(weights):
+    rng = np.random.default_rng(0)
+    sizes, kind = rng.integers(100, 900, 40), np.repeat([0, 1], [25, 15]).astype(np.int32)
+    sources = Grouping(tuple(map(str, range(40))), np.arange(40, dtype=np.int32))
+    groups = {"source": sources, "kind": Grouping(("english", "code"), kind)}
+    differences = np.array([0.03, -0.05])[kind] + rng.normal(0, 0.01, (3, 40))
+    nats = np.stack([np.ones((3, 40)), 1 + differences]) * sizes
+    runs = [[made_up(loss, sizes, groups) for loss in arm] for arm in nats]
+    runs = [
+        [dataclasses.replace(r, config=dataclasses.replace(r.config, weights=weights)) for r in arm] for arm in runs
+    ]
+    (expected,) = compare_all(runs).values()
+    units = runs[0][0].units()
+    text = HeldOut.of(sizes, sources, cluster="source", units=units)
+    arms = [points(name, [0.0], sizes=sizes) for name in "ab"]
+    arms = [dataclasses.replace(arm, nats=losses[:, None]) for arm, losses in zip(arms, nats, strict=True)]
+    (found,) = compared(*arms, text=text)
+    assert found.percent[0] == pytest.approx(expected.percent)
+    assert found.intervals[0] == pytest.approx(expected.interval)
+    unstratified = HeldOut.of(sizes, sources, cluster="source", units=units._replace(kinds=None))
+    (wide,) = compared(*arms, text=unstratified)
+    assert wide.intervals[0][1] - wide.intervals[0][0] > 1.5 * (expected.interval[1] - expected.interval[0])
