@@ -18,8 +18,9 @@ from lm.model.weights import model_tensors, write_tensors
 from tokenizer.corpus.seen import public
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError
+from tokenizer.formats.carried import carried
 from tokenizer.formats.folder import save
-from tokenizer.formats.hf import HF_FILE, TEMPLATE, hf_config
+from tokenizer.formats.hf import HF_FILE, TEMPLATE
 from tokenizer.tokenizer import Tokenizer, byte_level_bpe
 
 if TYPE_CHECKING:
@@ -148,7 +149,10 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
     write_tensors(folder / "model.safetensors", cut_tensors(model), {"format": "pt"})  # required by `transformers`
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        config = hf_config(tokenizer) | {"model_max_length": model.context_tokens}
+        # The post-processor adds the end of text, and decoded text must be that of the tokens.
+        theirs = ("add_bos_token", "add_eos_token", "clean_up_tokenization_spaces")
+        config = {key: value for key, value in carried(tokenizer).config.items() if key not in theirs}
+        config |= {"model_max_length": model.context_tokens, "clean_up_tokenization_spaces": False}
         config |= dict.fromkeys(("bos_token", "eos_token", "pad_token"), tokenizer.end_of_text)
         save(_beginning_documents(tokenizer), folder, config)
     if (folder / HF_FILE).exists():
