@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, add_tokenizer, open_exact, out_folder
+from experiments.cli.arguments import Parser, add_tokenizer, open_exact, out_folder, say_left
 from experiments.cli.console import console, finish
 from experiments.shell import operand
 from tokenizer.errors import UserError
@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
             tokenizer, arguments.repository, to=arguments.to, license=arguments.license, private=arguments.private,
             hashes=arguments.hashes,
         )  # fmt: skip
+    say_left(tokenizer)
     if arguments.to is not None:
         console.print("nothing was uploaded; the next command uploads to huggingface.co")
     options = {"pattern": arguments.pattern, "end-of-text": arguments.end_of_text, "license": arguments.license}

@@ -115,6 +115,11 @@ def collect(folder: Path, definition: Definition, *, own: bool = False, whole: b
     return {"config": settings, "files": files, "ids": tokens, "left": left}
 
 
+def collected(tokenizer: Described) -> dict[str, Any]:
+    """The result of `collect` for a tokenizer; empty parts if it comes from no folder."""
+    return tokenizer.provenance.get(KEY) or {"config": {}, "files": {}, "ids": {}, "left": []}
+
+
 def carried(tokenizer: Described) -> Carried:
     """Return the configuration and the files to write beside a definition.
 
@@ -122,7 +127,7 @@ def carried(tokenizer: Described) -> Carried:
     and end with the end of text, and padding is masked.
     """
     definition = tokenizer.definition
-    found = tokenizer.provenance.get(KEY) or {"config": {}, "files": {}, "ids": {}, "left": []}
+    found = collected(tokenizer)
     config, files, left = _defaults(definition), dict(found["files"]), list(found["left"])
     known = {*definition.special_tokens, *definition.preparation.added_tokens}
     for key, value in found["config"].items():
@@ -152,7 +157,7 @@ def chat_template(parts: Carried) -> dict[str, Any]:
 
 def names(tokenizer: Described) -> list[str]:
     """Names of the settings and files that are carried; formats without a place for them leave them."""
-    found = tokenizer.provenance.get(KEY) or {"config": {}, "files": {}}
+    found = collected(tokenizer)
     return [*found["config"], *found["files"]]
 
 

@@ -23,8 +23,8 @@ from transformers.utils import cached_file
 from tokenizer import files, formats
 from tokenizer.corpus.seen import public
 from tokenizer.errors import UserError, quoted
+from tokenizer.formats.carried import KEY, carried, chat_template
 from tokenizer.formats.folder import save
-from tokenizer.formats.carried import KEY, chat_template, carried
 from tokenizer.formats.hf import HF_CONFIG_FILE, TEMPLATE, overlap
 from tokenizer.hf.backend import Backend
 from tokenizer.special import Preparation
