@@ -36,6 +36,7 @@ _CHOICES = {
     "tie_break": (None, *TIE_BREAKS),
 }
 _LEAST = {"max_words": 1, "max_bytes": 2, "max_tokens": 2, "span_trigger": 2, "span_cap": 2, "min_count": 1}
+_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -147,6 +148,8 @@ class Rules:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"{name}={value} must be at least {least}")
+            if value is not None and value > _MOST:
+                raise UserError(f"{name}={value} must be at most {_MOST}")
         if self.truncate_quantile is not None and not 0.0 < self.truncate_quantile <= 1.0:
             raise UserError(f"truncate_quantile={self.truncate_quantile} must be greater than 0 and at most 1")
         if "" in self.forbid:
