@@ -10,6 +10,7 @@ Code is never carried: `auto_map` and Python files are listed as left, like anyt
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +55,7 @@ _LEFT = {
 _CHANGES_TEXT = ("add_prefix_space", "do_lower_case")
 _TOKEN_LISTS = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
 _MOST_BYTES = 1 << 24
-"""Size of a file above which it is not carried. The largest real ones have about a megabyte."""
+"""Size of the largest file that is read. The largest real ones have about a megabyte."""
 
 
 class Carried(NamedTuple):
@@ -144,21 +145,23 @@ def carried(tokenizer: Described) -> Carried:
 
 def chat_template(parts: Carried) -> dict[str, Any]:
     """The chat templates of the files, as `transformers` takes them: they replace the key of the configuration."""
-    names = {TEMPLATE_FILE: "default"}
-    found = {
-        names.get(name, name.removeprefix(f"{TEMPLATE_FOLDER}/").removesuffix(".jinja")): text
-        for name, text in parts.files.items()
-        if name != GENERATION_FILE
-    }
+    found = {}
+    for file, text in parts.files.items():
+        if file != GENERATION_FILE:
+            name = "default" if file == TEMPLATE_FILE else Path(file).stem
+            found[name] = text.replace("\r\n", "\n").replace("\r", "\n")  # as in a file opened as text
     if not found:
         return {}
     return {_TEMPLATE_KEY: found["default"] if found.keys() == {"default"} else found}
 
 
 def names(tokenizer: Described) -> list[str]:
-    """Names of the settings and files that are carried; formats without a place for them leave them."""
+    """Names of the settings and files that are carried, except `eos_token`, which is part of the definition.
+
+    Formats without a place for them leave them.
+    """
     found = collected(tokenizer)
-    return [*found["config"], *found["files"]]
+    return [name for name in (*found["files"], *found["config"]) if name != "eos_token"]
 
 
 def merged(model: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, Any]:
@@ -185,6 +188,14 @@ def merged(model: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, Any]:
 def with_map(config: dict[str, Any], tokens: dict[str, Any]) -> dict[str, Any]:
     """`tokenizer_config.json` with the tokens of `special_tokens_map.json`, in the precedence of `transformers`."""
     return tokens | config if "added_tokens_decoder" in config else config | tokens
+
+
+def check_size(path: Path) -> None:
+    """Reject a file that is too large for settings or a template."""
+    if (size := path.stat().st_size) > _MOST_BYTES:
+        raise UserError(
+            f"{path} has {size:,} bytes, more than the {_MOST_BYTES:,} that are read; is it the right file?"
+        )
 
 
 def _defaults(definition: Definition) -> dict[str, Any]:
@@ -214,11 +225,10 @@ def _text(folder: Path, name: str) -> str | None:
     path = confined(folder, name)
     if not path.is_symlink() and not path.exists():
         return None
-    inside, target = folder.resolve(), path.resolve()
+    inside, target = folder.resolve(), Path(os.path.realpath(path, strict=True))
     if not target.is_relative_to(inside) and target.parent != inside.parent.parent / "blobs":
         raise UserError(f"{path} is a link to a file outside the folder; copy the file")
-    if (size := path.stat().st_size) > _MOST_BYTES:
-        raise UserError(f"{path} has {size:,} bytes, more than {_MOST_BYTES:,}")
+    check_size(path)
     return read_text(path)
 
 

@@ -96,7 +96,10 @@ def named_tokens(folder: Path) -> dict[str, str]:
 
 
 def _optional(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    carried.check_size(path)
+    return read_json(path)
 
 
 def _read_ranks(path: Path, pattern: str | Pattern | None, special_tokens: Mapping[str, int] | None) -> Stored:
