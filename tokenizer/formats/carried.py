@@ -58,6 +58,9 @@ _MOST_BYTES = 1 << 24
 """Size of the largest file that is read. The largest real ones have about a megabyte."""
 
 
+_DEEPEST = 100
+
+
 class Carried(NamedTuple):
     """Content to write beside a definition.
 
@@ -102,11 +105,14 @@ def collect(folder: Path, definition: Definition, *, own: bool = False, whole: b
     defaults = _defaults(definition) if own else _DEFAULTS
     settings = {}
     for key, value in config.items():
-        if key in _LEFT or key.startswith("_") or (key in _CHANGES_TEXT and value):
+        if _is_deep(value):
+            left.append(f"{quoted(key)} of {HF_CONFIG_FILE}, which is nested more than {_DEEPEST} deep")
+        elif key in _LEFT or key.startswith("_") or (key in _CHANGES_TEXT and value):
             left.append(f"{key} of {HF_CONFIG_FILE}")
         elif key not in {*_REPLACED, *_CHANGES_TEXT} and (key not in defaults or defaults[key] != value):
             settings[key] = value
-    if (kind := config.get("tokenizer_class")) is not None and kind not in _CLASSES:
+    kind = config.get("tokenizer_class")
+    if isinstance(kind, str) and kind not in _CLASSES:
         left.append(f"the defaults of {quoted(kind)}, since the class that is written is {_CLASS}")
     if whole:
         with _listed_if_damaged(left):
@@ -193,9 +199,7 @@ def with_map(config: dict[str, Any], tokens: dict[str, Any]) -> dict[str, Any]:
 def check_size(path: Path) -> None:
     """Reject a file that is too large for settings or a template."""
     if (size := path.stat().st_size) > _MOST_BYTES:
-        raise UserError(
-            f"{path} has {size:,} bytes, more than the {_MOST_BYTES:,} that are read; is it the right file?"
-        )
+        raise UserError(f"{path} has {size:,} bytes; at most {_MOST_BYTES:,} are read. Is it the right file?")
 
 
 def _defaults(definition: Definition) -> dict[str, Any]:
@@ -253,6 +257,15 @@ def _known_tokens(key: str, value: Any, known: set[str]) -> tuple[Any, list[Any]
 def _string(token: Any) -> str:
     content = token.get("content") if isinstance(token, dict) else token
     return content if isinstance(content, str) else repr(token)
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a JSON value is nested so deeply that writing it could exceed Python's limit of recursion."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        lists = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [inner for each in lists for inner in each]
+    return bool(level)
 
 
 def _ids(generation: dict[str, Any]) -> set[int]:
