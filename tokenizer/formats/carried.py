@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokenizer.corpus import seen
-from tokenizer.definition import Definition, Described
+from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.files import confined, parse_json, read_text
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE
@@ -73,6 +73,13 @@ class Carried(NamedTuple):
     config: dict[str, Any]
     files: dict[str, str]
     left: list[str]
+
+
+def with_carried(stored: Stored, folder: Path, *, own: bool = False, whole: bool = True) -> Stored:
+    """Add what `collect` finds to the provenance; arguments are those of `collect`."""
+    provenance = {key: value for key, value in stored.provenance.items() if key != KEY}
+    found = collect(folder, stored.definition, own=own, whole=whole)
+    return Stored(stored.definition, provenance | ({KEY: found} if any(found.values()) else {}))
 
 
 def collect(folder: Path, definition: Definition, *, own: bool = False, whole: bool = True) -> dict[str, Any]:

@@ -83,8 +83,7 @@ def read(
     end = named.pop("eos_token", None)
     if end is not None and (end in tokens or end.encode(errors="replace") in definition.unmerged):
         definition = replace(definition.with_special_tokens([end]), end_of_text=end)
-    beside = carried.collect(parent, definition, whole=Path(path).is_dir())
-    return Stored(definition, found.provenance | {carried.KEY: beside})
+    return carried.with_carried(Stored(definition, found.provenance), parent, whole=Path(path).is_dir())
 
 
 def named_tokens(folder: Path) -> dict[str, str]:

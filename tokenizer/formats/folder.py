@@ -123,8 +123,7 @@ def load(folder: Path) -> Stored:
     _check_hf_file(folder / HF_FILE, written, found)
     if isinstance(read := found.provenance.get(seen.KEY), seen.Read):
         found.provenance[seen.KEY] = seen.Read.load(read, folder / seen.FILE)
-    found.provenance[carried.KEY] = carried.collect(folder, found.definition, own=True)
-    return found
+    return carried.with_carried(found, folder, own=True)
 
 
 def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
