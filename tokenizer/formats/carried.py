@@ -11,7 +11,7 @@ Code is never carried: `auto_map` and Python files are listed as left, like anyt
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ _READ = {
     *("added_tokens.json", "vocab.json", "merges.txt", "encoder.json", "vocab.bpe"),
     *("tokenizer.tiktoken", "tokenizer.tiktoken.json", GENERATION_FILE, TEMPLATE_FILE, TEMPLATE_FOLDER),
 }
-"""Files of a tokenizer's folder that are read, or that we write."""
+"""Files that tokenizers are read from, or that we write."""
 _REPLACED = {
     *("tokenizer_class", "added_tokens_decoder", "name_or_path", "special_tokens_map_file", "tokenizer_file"),
     *("vocab_file", "merges_file", "superbpe_file", "fast_tokenizer_files", "files_loaded", "backend", "is_local"),
@@ -75,14 +75,16 @@ class Carried(NamedTuple):
     left: list[str]
 
 
-def with_carried(stored: Stored, folder: Path, *, own: bool = False, whole: bool = True) -> Stored:
-    """Add what `collect` finds to the provenance; arguments are those of `collect`."""
+def with_carried(stored: Stored, folder: Path, **options: Any) -> Stored:
+    """Add what `collect` finds to the provenance; options are those of `collect`."""
     provenance = {key: value for key, value in stored.provenance.items() if key != KEY}
-    found = collect(folder, stored.definition, own=own, whole=whole)
+    found = collect(folder, stored.definition, **options)
     return Stored(stored.definition, provenance | ({KEY: found} if any(found.values()) else {}))
 
 
-def collect(folder: Path, definition: Definition, *, own: bool = False, whole: bool = True) -> dict[str, Any]:
+def collect(
+    folder: Path, definition: Definition, *, own: bool = False, whole: bool = True, read: Collection[str] = ()
+) -> dict[str, Any]:
     """Read what a folder has beside a definition, as JSON for the provenance under `KEY`.
 
     A file that is damaged, too large, or a link that leaves the folder is listed as left.
@@ -92,6 +94,7 @@ def collect(folder: Path, definition: Definition, *, own: bool = False, whole: b
         definition: the tokenizer's definition.
         own: the folder is ours, so values that we write by default are not settings of the user.
         whole: the source is the whole folder, so its other files are listed as left.
+        read: names of files that the tokenizer was read from.
     """
     left: list[str] = []
     files: dict[str, str] = {}
@@ -124,7 +127,7 @@ def collect(folder: Path, definition: Definition, *, own: bool = False, whole: b
     if whole:
         with _listed_if_damaged(left):
             names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-            left += [name if name.isprintable() else repr(name) for name in names if name not in _READ]
+            left += [name if name.isprintable() else repr(name) for name in names if name not in {*_READ, *read}]
     tokens = {str(i): _token(definition, i) for i in _ids(found[GENERATION_FILE])}
     return {"config": settings, "files": files, "ids": tokens, "left": left}
 

@@ -83,7 +83,8 @@ def read(
     end = named.pop("eos_token", None)
     if end is not None and (end in tokens or end.encode(errors="replace") in definition.unmerged):
         definition = replace(definition.with_special_tokens([end]), end_of_text=end)
-    return carried.with_carried(Stored(definition, found.provenance), parent, whole=Path(path).is_dir())
+    whole, names = Path(path).is_dir(), [name for file in files for name in (file.name, file.name + _ABOUT)]
+    return carried.with_carried(Stored(definition, found.provenance), parent, whole=whole, read=names)
 
 
 def named_tokens(folder: Path) -> dict[str, str]:

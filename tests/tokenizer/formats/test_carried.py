@@ -8,6 +8,7 @@ import pytest
 
 from experiments.cli import main
 from tests import texts
+from tests.tokenizer.formats.other_formats import write_gpt2
 from tokenizer import Tokenizer, UserError, train_bpe
 from tokenizer.formats import carried, write
 from tokenizer.formats.carried import GENERATION_FILE, MAP_FILE, TEMPLATE_FILE, TEMPLATE_FOLDER
@@ -142,6 +143,21 @@ def test_the_identity_is_that_without_settings(source, tokenizer, tmp_path):
     again = Tokenizer.load(tmp_path / "saved")
     assert again.sha256 == loaded.sha256
     assert carried.carried(again).files[TEMPLATE_FILE] == "edited"
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "tiktoken"])
+def test_formats_without_settings_take_those_beside_them(kind, tokenizer, source, tmp_path):
+    folder = tmp_path / kind
+    if kind == "gpt2":
+        write_gpt2(tokenizer, folder)
+        (folder / "added_tokens.json").write_text(json.dumps(tokenizer.special_tokens))
+    else:
+        folder.mkdir()
+        write(tokenizer, folder / "mine.tiktoken", "tiktoken")
+    (folder / CONFIG).write_text('{"eos_token": "[|done|]", "padding_side": "left"}')
+    (folder / TEMPLATE_FILE).write_text(TEMPLATE)
+    found = carried.carried(Tokenizer.from_file(folder, pattern="o200k"))
+    assert (found.config["padding_side"], found.files, found.left) == ("left", {TEMPLATE_FILE: TEMPLATE}, [])
 
 
 def test_what_does_not_fit_the_result_is_named(source, text, tmp_path, capsys):
