@@ -26,7 +26,7 @@ from experiments.cli.arguments import (
     whole,
 )
 from experiments.cli.console import Reporter, console, finish, line
-from tokenizer import formats
+from tokenizer import Tokenizer, formats
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import newest_readers
 
@@ -131,7 +131,8 @@ def _export_model(arguments: argparse.Namespace, output: Path) -> None:
         f"checked with transformers: {exported.n_logits:,} logits, largest difference {exported.difference:.2g}; "
         f"ids and decoded text of {exported.n_texts:,} texts equal"
     )
-    say_left(tokenizer)
+    if isinstance(tokenizer, Tokenizer):
+        say_left(tokenizer)
     if exported.tokenizer_note:
         reporter.say(f"warning: {exported.tokenizer_note}", "yellow")
     finish(exported.folder, then=["inspect", exported.folder])
