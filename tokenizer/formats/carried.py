@@ -122,6 +122,8 @@ def collect(
         elif key not in {*_REPLACED, *_CHANGES_TEXT} and (key not in defaults or defaults[key] != value):
             settings[key] = value
     kind = config.get("tokenizer_class")
+    if kind in _CLASSES and not own:
+        settings = {"bos_token": None, "pad_token": None} | settings  # these classes have none by default
     if isinstance(kind, str) and kind not in _CLASSES:
         left.append(f"the defaults of {quoted(kind)}, since the class that is written is {_CLASS}")
     if whole:

@@ -30,7 +30,6 @@ def source(tokenizer, tmp_path):
     write(tokenizer, folder, "hf")
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": None,
         "eos_token": {"__type": "AddedToken", "content": "[|done|]", "lstrip": False, "special": True},
         "model_max_length": 2048,
         "padding_side": "left",
@@ -154,9 +153,10 @@ def test_formats_without_settings_take_those_beside_them(kind, tokenizer, source
     else:
         folder.mkdir()
         write(tokenizer, folder / "mine.tiktoken", "tiktoken")
-    (folder / CONFIG).write_text('{"eos_token": "[|done|]", "padding_side": "left"}')
+    (folder / CONFIG).write_text('{"eos_token": "[|done|]", "padding_side": "left", "bos_token": null}')
     (folder / TEMPLATE_FILE).write_text(TEMPLATE)
     found = carried.carried(Tokenizer.from_file(folder, pattern="o200k"))
+    assert found.config["bos_token"] is None
     assert (found.config["padding_side"], found.files, found.left) == ("left", {TEMPLATE_FILE: TEMPLATE}, [])
 
 
@@ -169,6 +169,7 @@ def test_what_does_not_fit_the_result_is_named(source, text, tmp_path, capsys):
     printed = capsys.readouterr().out
     for left in ("pad_token '[|no|]'", "mask_token '[|mask|]'", "extra_special_tokens '[|img|]'", "Qwen2Tokenizer"):
         assert left in printed
+    assert json.loads((tmp_path / "out" / CONFIG).read_text())["pad_token"] == "[|done|]"  # the default of our folders
     assert main.run(["export", str(source), str(tmp_path / "x.json"), "--to", "hf"]) == 0
     assert f"left: {GENERATION_FILE}, {TEMPLATE_FILE}, " in capsys.readouterr().out
     # In our own layout, special tokens move, and ids in generation_config.json would be those of other tokens.
