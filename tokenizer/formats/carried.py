@@ -56,8 +56,6 @@ _CHANGES_TEXT = ("add_prefix_space", "do_lower_case")
 _TOKEN_LISTS = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
 _MOST_BYTES = 1 << 24
 """Size of the largest file that is read. The largest real ones have about a megabyte."""
-
-
 _DEEPEST = 100
 
 
@@ -97,30 +95,19 @@ def collect(
         read: names of files that the tokenizer was read from.
     """
     left: list[str] = []
+    parsed: dict[str, dict[str, Any]] = {HF_CONFIG_FILE: {}, MAP_FILE: {}, GENERATION_FILE: {}}
     files: dict[str, str] = {}
-    found: dict[str, dict[str, Any]] = {HF_CONFIG_FILE: {}, MAP_FILE: {}, GENERATION_FILE: {}}
-    for name in found:
+    templates = sorted(f"{TEMPLATE_FOLDER}/{path.name}" for path in (folder / TEMPLATE_FOLDER).glob("*.jinja"))
+    for name in (*parsed, TEMPLATE_FILE, *templates):
         with _listed_if_damaged(left):
-            if (text := _text(folder, name)) is not None:
-                found[name] = parse_json(text, folder / name)
+            if (text := _text(folder, name)) is None:
+                continue
+            if name in parsed:
+                parsed[name] = parse_json(text, folder / name)
+            if name not in (HF_CONFIG_FILE, MAP_FILE):
                 files[name] = text
-    files = {GENERATION_FILE: files[GENERATION_FILE]} if GENERATION_FILE in files else {}
-    with _listed_if_damaged(left):
-        templates = sorted(path.name for path in (folder / TEMPLATE_FOLDER).glob("*.jinja"))
-        for name in (TEMPLATE_FILE, *(f"{TEMPLATE_FOLDER}/{template}" for template in templates)):
-            with _listed_if_damaged(left):
-                if (text := _text(folder, name)) is not None:
-                    files[name] = text
-    config = with_map(found[HF_CONFIG_FILE], found[MAP_FILE])
-    defaults = _defaults(definition) if own else _DEFAULTS
-    settings = {}
-    for key, value in config.items():
-        if _is_deep(value):
-            left.append(f"{quoted(key)} of {HF_CONFIG_FILE}, which is nested more than {_DEEPEST} deep")
-        elif key in _LEFT or key.startswith("_") or (key in _CHANGES_TEXT and value):
-            left.append(f"{key} of {HF_CONFIG_FILE}")
-        elif key not in {*_REPLACED, *_CHANGES_TEXT} and (key not in defaults or defaults[key] != value):
-            settings[key] = value
+    config = with_map(parsed[HF_CONFIG_FILE], parsed[MAP_FILE])
+    settings = _settings(config, _defaults(definition) if own else _DEFAULTS, left)
     kind = config.get("tokenizer_class")
     if kind in _CLASSES and not own:
         settings = {"bos_token": None, "pad_token": None} | settings  # these classes have none by default
@@ -130,8 +117,21 @@ def collect(
         with _listed_if_damaged(left):
             names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
             left += [name if name.isprintable() else repr(name) for name in names if name not in {*_READ, *read}]
-    tokens = {str(i): _token(definition, i) for i in _ids(found[GENERATION_FILE])}
+    tokens = {str(i): _token(definition, i) for i in _ids(parsed[GENERATION_FILE])}
     return {"config": settings, "files": files, "ids": tokens, "left": left}
+
+
+def _settings(config: dict[str, Any], defaults: dict[str, Any], left: list[str]) -> dict[str, Any]:
+    """The keys that neither the definition nor a default replaces; those that are not carried are added to `left`."""
+    settings = {}
+    for key, value in config.items():
+        if _is_deep(value):
+            left.append(f"{quoted(key)} of {HF_CONFIG_FILE}, which is nested more than {_DEEPEST} deep")
+        elif key in _LEFT or key.startswith("_") or (key in _CHANGES_TEXT and value):
+            left.append(f"{key} of {HF_CONFIG_FILE}")
+        elif key not in {*_REPLACED, *_CHANGES_TEXT} and (key not in defaults or defaults[key] != value):
+            settings[key] = value
+    return settings
 
 
 def collected(tokenizer: Described) -> dict[str, Any]:
@@ -187,18 +187,12 @@ def merged(model: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, Any]:
 
     The tokenizer's settings take precedence, except for `generation_config.json`, which is the model's.
     """
-    first = {part: dict(model[part]) for part in ("config", "files")}
-    if _TEMPLATE_KEY in tokenizer["config"] or tokenizer["files"].keys() - {GENERATION_FILE}:
-        first["config"].pop(_TEMPLATE_KEY, None)
-        first["files"] = {name: text for name, text in model["files"].items() if name == GENERATION_FILE}
-    generation = model if GENERATION_FILE in model["files"] else tokenizer
-    files = first["files"] | tokenizer["files"]
-    if GENERATION_FILE in files:
-        files[GENERATION_FILE] = generation["files"][GENERATION_FILE]
+    has_template = _TEMPLATE_KEY in tokenizer["config"] or tokenizer["files"].keys() - {GENERATION_FILE}
+    from_model = {GENERATION_FILE} if has_template else model["files"].keys()
     return {
-        "config": first["config"] | tokenizer["config"],
-        "files": files,
-        "ids": generation["ids"],
+        "config": model["config"] | tokenizer["config"],
+        "files": tokenizer["files"] | {name: text for name, text in model["files"].items() if name in from_model},
+        "ids": model["ids"] if GENERATION_FILE in model["files"] else tokenizer["ids"],
         "left": list(dict.fromkeys([*model["left"], *tokenizer["left"]])),
     }
 
