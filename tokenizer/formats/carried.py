@@ -38,7 +38,7 @@ _CLASSES = (_CLASS, "TokenizersBackend", "SuperBPETokenizerFast")
 _READ = {
     *("superbpe.json", "external.json", "manifest.json", seen.FILE, HF_FILE, HF_CONFIG_FILE, MAP_FILE),
     *("added_tokens.json", "vocab.json", "merges.txt", "encoder.json", "vocab.bpe"),
-    *("tokenizer.tiktoken", "tokenizer.tiktoken.json", GENERATION_FILE, TEMPLATE_FILE, TEMPLATE_FOLDER),
+    *("tokenizer.tiktoken", "tokenizer.tiktoken.json", GENERATION_FILE, TEMPLATE_FILE),
 }
 """Files that tokenizers are read from, or that we write."""
 _REPLACED = {
@@ -115,8 +115,10 @@ def collect(
         left.append(f"the defaults of {quoted(kind)}, since the class that is written is {_CLASS}")
     if whole:
         with _listed_if_damaged(left):
-            names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-            left += [name if name.isprintable() else repr(name) for name in names if name not in {*_READ, *read}]
+            entries = [*folder.iterdir(), *(folder / TEMPLATE_FOLDER).glob("*")]
+            known = {*_READ, *read, *templates, *([TEMPLATE_FOLDER] if (folder / TEMPLATE_FOLDER).is_dir() else [])}
+            others = {path.relative_to(folder).as_posix() for path in entries if not path.name.startswith(".")}
+            left += [name if name.isprintable() else repr(name) for name in sorted(others - known)]
     tokens = {str(i): _token(definition, i) for i in _ids(parsed[GENERATION_FILE])}
     return {"config": settings, "files": files, "ids": tokens, "left": left}
 

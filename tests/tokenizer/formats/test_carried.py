@@ -44,6 +44,7 @@ def source(tokenizer, tmp_path):
     (folder / TEMPLATE_FOLDER).mkdir()
     (folder / TEMPLATE_FOLDER / "tool_use.jinja").write_text("{{ tools }}")
     (folder / "code.py").write_text("raise SystemExit")
+    (folder / TEMPLATE_FOLDER / "notes.txt").write_text("mine")
     (folder / "NOTES.md").write_text("mine")
     return folder
 
@@ -80,7 +81,7 @@ def test_every_command_keeps_or_names_everything(name, source, text, tmp_path, c
     paths = {"SOURCE": source, "TEXT": text, "OUT": out}
     assert main.run([str(paths.get(word, word)) for word in COMMANDS[name]]) == 0
     printed = capsys.readouterr().out
-    for left in (f"auto_map of {CONFIG}", "code.py", "NOTES.md"):
+    for left in (f"auto_map of {CONFIG}", "code.py", "NOTES.md", f"{TEMPLATE_FOLDER}/notes.txt"):
         assert left in printed
     _check(out)
     # From our own folder, everything is carried once more.
@@ -133,7 +134,8 @@ def test_the_identity_is_that_without_settings(source, tokenizer, tmp_path):
     for path in source.iterdir():
         if path.name not in ("tokenizer.json", CONFIG, TEMPLATE_FOLDER):
             path.unlink()
-    (source / TEMPLATE_FOLDER / "tool_use.jinja").unlink()
+    for path in (source / TEMPLATE_FOLDER).iterdir():
+        path.unlink()
     (source / CONFIG).write_text(json.dumps({"eos_token": "[|done|]"}))
     assert Tokenizer.from_file(source).sha256 == loaded.sha256
     # The files of a folder are the record, so users may edit them.
