@@ -251,18 +251,8 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
     return found
 
 
-def say_left(tokenizer: Tokenizer, *, bare: bool = False) -> None:
-    """Print what the folder of a tokenizer has and the result does not, if there is anything.
-
-    Args:
-        tokenizer: The tokenizer that was written.
-        bare: Its format has no place for settings of `transformers` and chat templates.
-    """
-    from tokenizer.formats import carried
-
-    left = carried.carried(tokenizer).left
-    if bare:
-        left = [*carried.names(tokenizer), *left]
+def say_left(left: Sequence[str]) -> None:
+    """Print what the source of a result has and the result does not: `left` of `tokenizer.formats.carried`."""
     if left:
         console.print(line(f"left: {listed(left)}"), soft_wrap=True)
 

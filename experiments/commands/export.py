@@ -26,8 +26,9 @@ from experiments.cli.arguments import (
     whole,
 )
 from experiments.cli.console import Reporter, console, finish, line
-from tokenizer import Tokenizer, formats
+from tokenizer import formats
 from tokenizer.errors import UserError
+from tokenizer.formats import carried
 from tokenizer.formats.hf import newest_readers
 
 _TEXTS = 200
@@ -94,7 +95,8 @@ def _export_tokenizer(arguments: argparse.Namespace, output: Path) -> None:
         tokenizer = tokenizer.cut(arguments.cut)
     written = formats.write(tokenizer, arguments.output, arguments.to)
     console.print(line(repr(tokenizer)), soft_wrap=True)
-    say_left(tokenizer, bare=arguments.to == "tiktoken" or (arguments.to == "hf" and output.suffix == ".json"))
+    is_bare = arguments.to == "tiktoken" or (arguments.to == "hf" and output.suffix == ".json")
+    say_left([*(carried.names(tokenizer) if is_bare else ()), *carried.carried(tokenizer).left])
     if arguments.to == "hf" and (note := newest_readers(tokenizer)) is not None:
         console.print(line(f"note: {note}".replace("`", "")), soft_wrap=True)
     finish(*written, then=["fertility", output, "<TEXT>"])
@@ -131,8 +133,7 @@ def _export_model(arguments: argparse.Namespace, output: Path) -> None:
         f"checked with transformers: {exported.n_logits:,} logits, largest difference {exported.difference:.2g}; "
         f"ids and decoded text of {exported.n_texts:,} texts equal"
     )
-    if isinstance(tokenizer, Tokenizer):
-        say_left(tokenizer)
+    say_left(exported.left)
     if exported.tokenizer_note:
         reporter.say(f"warning: {exported.tokenizer_note}", "yellow")
     finish(exported.folder, then=["inspect", exported.folder])

@@ -33,6 +33,7 @@ from experiments.cli.arguments import (
 from experiments.cli.console import Reporter, console, finish, si
 from superbpe import PRESETS, train_superbpe
 from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
+from tokenizer.formats.carried import carried
 
 if TYPE_CHECKING:
     import argparse
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace) -> None:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
     reporter.say(repr(extended))
-    say_left(extended)
+    say_left(carried(extended).left)
     again = with_pattern(arguments.tokenizer, arguments.pattern)
     finish(arguments.to, then=["inspect", arguments.to, "--against", *again])
 

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
         f"{new.vocab_size - old.vocab_size} new ids; {rows} rows extended to "
         f"{model.get_input_embeddings().weight.shape[0]}"
     )
-    say_left(new)
+    say_left(carried.carried(new).left)
     finish(out, then=["inspect", out])
 
 

@@ -175,6 +175,16 @@ def chat_template(parts: Carried) -> dict[str, Any]:
     return {_TEMPLATE_KEY: found["default"] if found.keys() == {"default"} else found}
 
 
+def without_generation(tokenizer: Described) -> dict[str, Any]:
+    """The result of `collect` for a tokenizer that is written beside a model with its own `generation_config.json`."""
+    found = collected(tokenizer)
+    if GENERATION_FILE not in found["files"]:
+        return found
+    files = {name: text for name, text in found["files"].items() if name != GENERATION_FILE}
+    left = [*found["left"], f"{GENERATION_FILE} of the tokenizer, since the model has its own"]
+    return found | {"files": files, "ids": {}, "left": left}
+
+
 def names(tokenizer: Described) -> list[str]:
     """Names of the settings and files that are carried, except `eos_token`, which is part of the definition.
 
@@ -273,7 +283,9 @@ def _is_deep(value: Any) -> bool:
     for _ in range(_DEEPEST):
         lists = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
         level = [inner for each in lists for inner in each]
-    return bool(level)
+        if not level:
+            return False
+    return True
 
 
 def _ids(generation: dict[str, Any]) -> set[int]:
