@@ -17,11 +17,15 @@ The recipes differ in a few decisions, each of which is a setting here. `digits`
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import TypedDict
+from types import NoneType
+from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 
 from tokenizer import _native, patterns
-from tokenizer.errors import UserError, check_choice, check_fields, check_strings, quoted
+from tokenizer.documents import check_text
+from tokenizer.errors import UserError, check_choice, check_fields, check_strings, did_you_mean, quoted
 from tokenizer.train.bpe import TIE_BREAKS
 
 _CHOICES = {
@@ -32,6 +36,7 @@ _CHOICES = {
     "tie_break": (None, *TIE_BREAKS),
 }
 _LEAST = {"max_words": 1, "max_bytes": 2, "max_tokens": 2, "span_trigger": 2, "span_cap": 2, "min_count": 1}
+_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,6 +103,33 @@ class Rules:
         )
         return f"Rules({', '.join(parts)})"
 
+    def changed(self, settings: Iterable[str]) -> Self:
+        """Return these rules with some settings, each written as KEY=VALUE, after checking them.
+
+        VALUE is everything after the first `=`, read by the type of the setting. Strings are taken as they are, so a
+        regex needs no quotes. A list of strings is a JSON array, or one string that does not begin with `[`. `null`
+        unsets a limit.
+
+        Raises:
+            UserError: a setting is unknown or repeated, or its value is invalid.
+        """
+        changes: dict[str, Any] = {}
+        hints = get_type_hints(type(self))
+        for setting in settings:
+            check_text(setting, "--rule")
+            key, equals, value = setting.partition("=")
+            if not equals:
+                raise UserError(f"--rule {setting} is not KEY=VALUE, such as max_words=3")
+            if key not in hints:
+                near = did_you_mean(key, hints)
+                raise UserError(f"--rule {setting}: unknown rule {quoted(key)}{near}; known: {', '.join(hints)}")
+            if key in changes:
+                raise UserError(f"--rule {setting}: {key} is given twice; keep one of them")
+            changes[key] = _parsed(key, value, hints[key])
+        rules = replace(self, **changes)
+        rules.check()
+        return rules
+
     def check(self) -> None:
         """Reject invalid values.
 
@@ -105,7 +137,10 @@ class Rules:
             UserError: a value is invalid; the message names it and the allowed values.
         """
         check_fields(self)
-        patterns.resolve(self.fence)
+        try:
+            patterns.resolve(self.fence)
+        except UserError as error:
+            raise UserError(f"fence={quoted(self.fence)}: {error}") from None
         for name, choices in _CHOICES.items():
             check_choice(name, getattr(self, name), choices)
         self._check_pretokens()
@@ -113,6 +148,8 @@ class Rules:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"{name}={value} must be at least {least}")
+            if value is not None and value > _MOST:
+                raise UserError(f"{name}={value} must be at most {_MOST}")
         if self.truncate_quantile is not None and not 0.0 < self.truncate_quantile <= 1.0:
             raise UserError(f"truncate_quantile={self.truncate_quantile} must be greater than 0 and at most 1")
         if "" in self.forbid:
@@ -136,6 +173,39 @@ class Rules:
                     f"eligible={quoted(self.eligible)} is not a regex of one line; use one such as '\\\\p{{L}}'"
                 )
             _native.split("", self.eligible)  # compiles it, or raises
+
+
+def _parsed(key: str, text: str, hint: Any) -> Any:
+    """The value of a setting that is written as text."""
+    kinds = get_args(hint) or (hint,)  # of a union
+    if get_origin(hint) is tuple:
+        return _strings(key, text)
+    if NoneType in kinds and text == "null":
+        return None
+    if str in kinds:
+        return text
+    if bool in kinds:
+        check_choice(key, text.lower(), ("true", "false"))
+        return text.lower() == "true"
+    number: type = int if int in kinds else float
+    try:
+        return number(text)
+    except ValueError:
+        what = "a whole number" if number is int else "a number"
+        end = ", or null for no limit" if NoneType in kinds else ""
+        raise UserError(f"{key}={quoted(text)} must be {what}{end}") from None
+
+
+def _strings(key: str, text: str) -> tuple[str, ...]:
+    if not text.startswith("["):
+        return (text,)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(string, str) for string in found):
+        raise UserError(f'{key}={quoted(text)} is not a JSON array of strings, such as ["a", "b"]')
+    return tuple(found)
 
 
 NO_AUTO = (

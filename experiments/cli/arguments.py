@@ -13,15 +13,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from experiments.cli.console import complain, console, exit_code
+from experiments.cli.console import complain, console, exit_code, line
 from experiments.shell import operand
 from tokenizer.durable import new_folder
-from tokenizer.errors import UserError, check_choice, did_you_mean
+from tokenizer.errors import UserError, check_choice, did_you_mean, listed
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from superbpe.rules import Rules
     from tokenizer import Corpus, Tokenizer
     from tokenizer.external.load import Pretrained
 
@@ -150,6 +151,28 @@ def add_tokenizer(options: argparse.ArgumentParser) -> None:
     options.add_argument("--end-of-text", metavar="STRING", help="token that ends documents (the tokenizer's own)")
 
 
+def add_rule(options: argparse.ArgumentParser) -> None:
+    """Add `--rule`, which `rules_of` reads."""
+    options.add_argument(
+        "--rule",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a rule of phase 2 that differs from the preset's, such as max_words=3",
+    )
+
+
+def rules_of(arguments: argparse.Namespace) -> Rules | None:
+    """Return the rules of `--superbpe` with those of `--rule`, checked; None without a preset."""
+    from superbpe.rules import PRESETS
+
+    if arguments.superbpe is not None:
+        return PRESETS[arguments.superbpe].changed(arguments.rule)
+    if arguments.rule:
+        raise UserError(f"--rule {arguments.rule[0]} needs phase 2; add --superbpe PRESET")
+    return None
+
+
 def add_text(options: argparse.ArgumentParser) -> None:
     """Add the arguments for text: `text` and how it is read."""
     options.add_argument("text", nargs="+", metavar="TEXT", help=TEXT)
@@ -226,6 +249,12 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
             "fertility accept any tokenizer"
         )
     return found
+
+
+def say_left(left: Sequence[str]) -> None:
+    """Print what the source of a result has and the result does not: `left` of `tokenizer.formats.carried`."""
+    if left:
+        console.print(line(f"left: {listed(left)}"), soft_wrap=True)
 
 
 @contextmanager

@@ -6,16 +6,29 @@ TOKENIZER and OUTPUT are files or folders as in the table of `tokenizer.formats`
 gives the same ids. If TOKENIZER is a model (`artifacts/lm-...`), OUTPUT is a folder for `AutoModelForCausalLM` and
 `AutoTokenizer` (`--to hf`: Llama's layout, or Qwen3's for models with `qk_norm`), or a file for llama.cpp (`gguf`).
 Its tokenizer is found among the same artifacts. The export is compared with the original before it gets its name.
+
+Chat templates, other settings of `transformers` and generation_config.json are carried over to `hf` and `superbpe`. The
+line `left:` names what is not carried over, such as Python files.
 """
 
 import argparse
 import itertools
 from pathlib import Path
 
-from experiments.cli.arguments import Parser, add_text_settings, add_tokenizer, open_exact, open_text, out_folder, whole
+from experiments.cli.arguments import (
+    Parser,
+    add_text_settings,
+    add_tokenizer,
+    open_exact,
+    open_text,
+    out_folder,
+    say_left,
+    whole,
+)
 from experiments.cli.console import Reporter, console, finish, line
 from tokenizer import formats
 from tokenizer.errors import UserError
+from tokenizer.formats import carried
 from tokenizer.formats.hf import newest_readers
 
 _TEXTS = 200
@@ -82,6 +95,8 @@ def _export_tokenizer(arguments: argparse.Namespace, output: Path) -> None:
         tokenizer = tokenizer.cut(arguments.cut)
     written = formats.write(tokenizer, arguments.output, arguments.to)
     console.print(line(repr(tokenizer)), soft_wrap=True)
+    is_bare = arguments.to == "tiktoken" or (arguments.to == "hf" and output.suffix == ".json")
+    say_left([*(carried.names(tokenizer) if is_bare else ()), *carried.carried(tokenizer).left])
     if arguments.to == "hf" and (note := newest_readers(tokenizer)) is not None:
         console.print(line(f"note: {note}".replace("`", "")), soft_wrap=True)
     finish(*written, then=["fertility", output, "<TEXT>"])
@@ -118,6 +133,7 @@ def _export_model(arguments: argparse.Namespace, output: Path) -> None:
         f"checked with transformers: {exported.n_logits:,} logits, largest difference {exported.difference:.2g}; "
         f"ids and decoded text of {exported.n_texts:,} texts equal"
     )
+    say_left(exported.left)
     if exported.tokenizer_note:
         reporter.say(f"warning: {exported.tokenizer_note}", "yellow")
     finish(exported.folder, then=["inspect", exported.folder])

@@ -7,6 +7,8 @@ they move to the new end unless `--keep-ids` is given. TEXT is counted with the 
 
 Phase 1 continues by default. With `--superbpe RULES`, phase 2 starts from the tokens of phase 1, or from the first of
 them (`--transition`), and replaces superwords. In imported tokenizers, superwords follow the special tokens.
+
+Chat templates and other settings of `transformers` are kept; the line `left:` names the rest of the folder.
 """
 
 from pathlib import Path
@@ -14,12 +16,15 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import (
     Parser,
+    add_rule,
     add_text,
     add_threads,
     add_tokenizer,
     open_exact,
     open_text,
     out_folder,
+    rules_of,
+    say_left,
     size,
     transition,
     whole,
@@ -28,9 +33,12 @@ from experiments.cli.arguments import (
 from experiments.cli.console import Reporter, console, finish, si
 from superbpe import PRESETS, train_superbpe
 from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
+from tokenizer.formats.carried import carried
 
 if TYPE_CHECKING:
     import argparse
+
+    from superbpe.rules import Rules
 
 
 def parser() -> Parser:
@@ -47,6 +55,8 @@ def parser() -> Parser:
     add(
         "--transition", type=transition, metavar="SHARE", help="with --superbpe: keep this share of the tokens; or auto"
     )
+    add_rule(options)
+    add("--special", nargs="+", default=[], metavar="STRING", help="special tokens to add")
     add("--memory", type=size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
     add_threads(options)
     return options
@@ -56,7 +66,13 @@ def run(arguments: argparse.Namespace) -> None:
     """Train the larger tokenizer and write its folder."""
     if arguments.transition is not None and not arguments.superbpe:
         raise UserError(f"--transition {arguments.transition} requires --superbpe: it is where phase 2 starts")
-    start = open_exact(arguments.tokenizer, pattern=arguments.pattern, end_of_text=arguments.end_of_text)
+    rules = rules_of(arguments)
+    start = open_exact(
+        arguments.tokenizer,
+        pattern=arguments.pattern,
+        end_of_text=arguments.end_of_text,
+        add_special_tokens=arguments.special,
+    )
     if start.fence is not None and not arguments.superbpe:
         raise UserError(f"{arguments.tokenizer} has superwords; add --superbpe RULES to replace them")
     if arguments.vocab_size < start.vocab_size and not arguments.superbpe:
@@ -65,12 +81,13 @@ def run(arguments: argparse.Namespace) -> None:
         )
     reporter = Reporter(console)
     with out_folder(arguments.to, "--to", new=True) as folder:
-        extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
+        extended = _phase1(arguments, start, reporter) if rules is None else _phase2(arguments, start, rules, reporter)
         extended.save(folder)
     if arguments.superbpe:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
     reporter.say(repr(extended))
+    say_left(carried(extended).left)
     again = with_pattern(arguments.tokenizer, arguments.pattern)
     finish(arguments.to, then=["inspect", arguments.to, "--against", *again])
 
@@ -98,8 +115,7 @@ def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
         )
 
 
-def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:
-    rules = PRESETS[arguments.superbpe]
+def _phase2(arguments: argparse.Namespace, start: Tokenizer, rules: Rules, reporter: Reporter) -> Tokenizer:
     # In our own layout, special tokens follow the superwords, as in a run of both phases.
     keep_ids = arguments.keep_ids or (arguments.transition is None and not start.definition.has_own_layout())
     whole = not keep_ids and arguments.transition is None and not rules.interleave

@@ -8,16 +8,20 @@ a row in the embedding, and in the output head if it is not tied; padding rows o
 a new row is the mean of the rows of the old tokens that the token consists of. With `--init fitted`, it is a linear
 function of the rows of its two parts, fitted to the merges that the model was trained with. Old rows are copied bit for
 bit.
+
+Chat templates, generation_config.json and other settings of both folders are kept. Where both have a setting, that of
+TOKENIZER is kept, but the generation_config.json of MODEL. The line `left:` names the rest, such as Python files.
 """
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.arguments import TOKENIZER, Parser, open_exact, out_folder
+from experiments.cli.arguments import TOKENIZER, Parser, open_exact, out_folder, say_left
 from experiments.cli.console import Reporter, console, finish
 from lm.hf.extension import INITS, constituents, extend_model
-from tokenizer import UserError
+from tokenizer import Tokenizer, UserError
 from tokenizer.durable import new_folder
+from tokenizer.formats import carried
 
 if TYPE_CHECKING:
     import argparse
@@ -43,11 +47,18 @@ def run(arguments: argparse.Namespace) -> None:
     old = open_exact(arguments.old_tokenizer or str(source))
     new = open_exact(arguments.tokenizer)
     constituents(old, new)  # fails early if the tokenizers do not match
+    beside = carried.merged(_beside(source, old), carried.collected(new))
+    new = Tokenizer(new.definition, new.provenance | {carried.KEY: beside})
     with out_folder(out.absolute().parent, "OUT in"):
         model = _load(source)
         rows = model.get_input_embeddings().weight.shape[0]
         extend_model(model, old, new, arguments.init)
         with new_folder(out) as partial:
+            if hasattr(model.config, "auto_map"):
+                del model.config.auto_map
+                beside["left"].append("auto_map of config.json")
+            if carried.GENERATION_FILE in beside["files"]:  # written as it is; `transformers` rejects some contents
+                model.generation_config = type(model.generation_config)()
             model.save_pretrained(partial)
             for weights in partial.glob("*.safetensors"):
                 weights.chmod(partial.stat().st_mode & 0o666)  # safetensors writes files that only their owner can read
@@ -56,7 +67,15 @@ def run(arguments: argparse.Namespace) -> None:
         f"{new.vocab_size - old.vocab_size} new ids; {rows} rows extended to "
         f"{model.get_input_embeddings().weight.shape[0]}"
     )
+    say_left(carried.carried(new).left)
     finish(out, then=["inspect", out])
+
+
+def _beside(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
+    """What the folder of the model has beside the definition of its tokenizer, and its weights."""
+    beside = carried.collect(folder, tokenizer.definition)
+    beside["left"] = [name for name in beside["left"] if name != "config.json" and ".safetensors" not in name]
+    return beside
 
 
 def _load(folder: Path) -> Any:

@@ -10,12 +10,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, add_tokenizer, open_exact, out_folder
+from experiments.cli.arguments import Parser, add_tokenizer, open_exact, out_folder, say_left
 from experiments.cli.console import console, finish
 from experiments.shell import operand
 from tokenizer.errors import UserError
 from tokenizer.external.opening import is_repository_id
 from tokenizer.external.push import push
+from tokenizer.formats.carried import carried
 
 if TYPE_CHECKING:
     import argparse
@@ -46,6 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
             tokenizer, arguments.repository, to=arguments.to, license=arguments.license, private=arguments.private,
             hashes=arguments.hashes,
         )  # fmt: skip
+    say_left(carried(tokenizer).left)
     if arguments.to is not None:
         console.print("nothing was uploaded; the next command uploads to huggingface.co")
     options = {"pattern": arguments.pattern, "end-of-text": arguments.end_of_text, "license": arguments.license}

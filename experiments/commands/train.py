@@ -4,14 +4,16 @@ __doc__ = """`superbpe train TEXT... --vocab-size N --to FOLDER`: train a BPE or
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import (
     Parser,
+    add_rule,
     add_text,
     add_threads,
     open_text,
     out_folder,
+    rules_of,
     size,
     text_options,
     transition,
@@ -48,13 +50,7 @@ def parser() -> Parser:
         metavar="SHARE",
         help="part that phase 1 fills: a share of the vocabulary, a number of tokens, or auto (the preset's)",
     )
-    add(
-        "--rule",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a rule of phase 2 that differs from the preset's, such as max_words=3",
-    )
+    add_rule(options)
     add("--pattern", help=f"name or regex (the preset's, otherwise {FULL_STRENGTH})")
     add("--unit", choices=("document", "line"), help="text that no pretoken crosses (the preset's, otherwise document)")
     add(
@@ -73,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Train a tokenizer and write its folder."""
     preset: str | None = arguments.superbpe
     merges_that_fit(arguments.vocab_size, arguments.special)
-    rules = _rules(arguments)
+    rules = rules_of(arguments)
     _check_transition(arguments, rules)
     phase1 = PHASE1[preset] if preset else {"pattern": FULL_STRENGTH, "unit": "document"}
     pattern, unit = resolve(arguments.pattern or phase1["pattern"]), arguments.unit or phase1["unit"]
@@ -103,26 +99,6 @@ def run(arguments: argparse.Namespace) -> None:
     reporter.say(repr(tokenizer))
     page = ["inspect", arguments.to, *text_options(arguments, arguments.text)]
     finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
-
-
-def _rules(arguments: argparse.Namespace) -> Rules | None:
-    """The preset's rules with those of `--rule`; None without a preset."""
-    if arguments.superbpe is None:
-        if arguments.rule:
-            raise UserError(f"--rule {arguments.rule[0]} needs phase 2; add --superbpe PRESET")
-        return None
-    if not arguments.rule:
-        return PRESETS[arguments.superbpe]
-    from omegaconf import OmegaConf  # of the extra `experiments`
-
-    from experiments.arms import overridden
-
-    if wrong := [text for text in arguments.rule if "=" not in text]:
-        raise UserError(f"--rule {wrong[0]} is not KEY=VALUE, such as max_words=3")
-    changes: Any = OmegaConf.to_container(OmegaConf.from_dotlist(arguments.rule))
-    rules = overridden(PRESETS[arguments.superbpe], changes, "rules")
-    rules.check()
-    return rules
 
 
 def _check_transition(arguments: argparse.Namespace, rules: Rules | None) -> None:

@@ -18,8 +18,9 @@ from lm.model.weights import model_tensors, write_tensors
 from tokenizer.corpus.seen import public
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError
+from tokenizer.formats.carried import KEY, carried, without_generation
 from tokenizer.formats.folder import save
-from tokenizer.formats.hf import HF_FILE, TEMPLATE, hf_config
+from tokenizer.formats.hf import HF_FILE, TEMPLATE
 from tokenizer.tokenizer import Tokenizer, byte_level_bpe
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Exported:
         difference: Their largest difference.
         n_texts: Number of texts whose ids and decoded text were compared.
         tokenizer_note: Empty if `AutoTokenizer` gives the same ids; otherwise the reason and the remedy.
+        left: Phrases that name what the tokenizer's folder has and the exported one does not.
     """
 
     folder: Path
@@ -55,6 +57,7 @@ class Exported:
     difference: float
     n_texts: int
     tokenizer_note: str
+    left: tuple[str, ...]
 
 
 def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts: Sequence[str] = ()) -> Exported:
@@ -77,14 +80,16 @@ def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts:
             `transformers` is missing, or the verification fails.
     """
     tokenizer = byte_level_bpe(tokenizer, "an export for transformers needs")
+    tokenizer = Tokenizer(tokenizer.definition, tokenizer.provenance | {KEY: without_generation(tokenizer)})
     check_match(model, tokenizer, folder)
     if importlib.util.find_spec("transformers") is None:
         raise UserError("transformers is not installed, and the export is verified with it; pip install transformers")
     with new_folder(folder) as partial:
         note = _write(model, tokenizer, partial)
         compared = validate(model, tokenizer, partial, [*texts, *probes(tokenizer)], note)
-    padded = model.lm_head.weight.shape[0]
-    return Exported(folder, vocab_size=model.vocab_size, padding_rows=padded - model.vocab_size, **compared)
+    padding = model.lm_head.weight.shape[0] - model.vocab_size
+    left = tuple(carried(tokenizer).left)
+    return Exported(folder, vocab_size=model.vocab_size, padding_rows=padding, left=left, **compared)
 
 
 def check_match(model: Transformer, tokenizer: Tokenizer, target: Path) -> None:
@@ -148,7 +153,10 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
     write_tensors(folder / "model.safetensors", cut_tensors(model), {"format": "pt"})  # required by `transformers`
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        config = hf_config(tokenizer) | {"model_max_length": model.context_tokens}
+        # The post-processor adds the end of text, and decoded text must be that of the tokens.
+        theirs = ("add_bos_token", "add_eos_token", "clean_up_tokenization_spaces")
+        config = {key: value for key, value in carried(tokenizer).config.items() if key not in theirs}
+        config |= {"model_max_length": model.context_tokens, "clean_up_tokenization_spaces": False}
         config |= dict.fromkeys(("bos_token", "eos_token", "pad_token"), tokenizer.end_of_text)
         save(_beginning_documents(tokenizer), folder, config)
     if (folder / HF_FILE).exists():

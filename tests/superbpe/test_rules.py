@@ -1,4 +1,6 @@
-from dataclasses import replace
+import json
+import random
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -63,4 +65,50 @@ def test_every_preset_has_a_phase_1_and_passes_its_own_checks():
 def test_meaningless_values_are_errors(change, message):
     with pytest.raises(UserError) as error:
         replace(Rules(), **change).check()
+    assert message in str(error.value)
+
+
+def test_rules_that_are_written_as_text_are_read_back():
+    draw = random.Random(5)
+    characters = [*"ab =,:;#[]{}'\"\\.$&*!|>%@`~- \t\né", "null", "true", "1e3", r"\p{N}"]
+
+    def string():
+        return "".join(draw.choices(characters, k=draw.randint(1, 8)))
+
+    for _ in range(200):
+        rules = Rules(
+            sample_salt=string(),
+            forbid=tuple(string() for _ in range(draw.randint(0, 3))),
+            fence=draw.choice(["none", "digits-fence", r"\p{N}+ #x", "[.!?]", "[a-z]+", "a=b", "null "]),
+            max_words=draw.choice([None, draw.randint(1, 9)]),
+            sample=draw.choice([1.0, draw.uniform(0.01, 1)]),
+            tie_break=draw.choice([None, "lowest-ids"]),
+            span_cap=draw.randint(2, 99),
+        )
+        written = {
+            key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for key, value in asdict(rules).items()
+        }
+        assert PRESETS["runs"].changed(f"{key}={value}" for key, value in written.items()) == rules
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["max_words"], "--rule max_words is not KEY=VALUE"),
+        (["max_wrds=3"], "unknown rule 'max_wrds' (did you mean 'max_words'?)"),
+        (["unit=line", "unit=line"], "unit is given twice"),
+        (["max_words=2.5"], "max_words='2.5' must be a whole number, or null for no limit"),
+        (["max_words="], "max_words='' must be a whole number"),
+        ([f"max_words={10**20}"], "must be at most"),
+        (["interleave=yes"], "interleave='yes'; it is one of: true, false"),
+        (["sample=half"], "sample='half' must be a number"),
+        (["forbid=[1]"], "forbid='[1]' is not a JSON array of strings"),
+        (["forbid=" + "[" * 100_000], "is not a JSON array of strings"),
+        (["sample_salt=\ud800"], "lone surrogate"),
+    ],
+)
+def test_text_that_is_no_value_of_its_rule_is_an_error(settings, message):
+    with pytest.raises(UserError) as error:
+        PRESETS["digits"].changed(settings)
     assert message in str(error.value)

@@ -19,6 +19,7 @@ from tokenizer.errors import UserError, did_you_mean, needs_extra, quoted, short
 from tokenizer.external.software import HuggingFace, SentencePiece
 from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.files import read_bytes, read_json
+from tokenizer.formats.carried import GENERATION_FILE, MAP_FILE, TEMPLATE_FILE, TEMPLATE_FOLDER
 from tokenizer.formats.files import detect, named_tokens, read
 from tokenizer.formats.folder import FILE
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE
@@ -28,10 +29,10 @@ from tokenizer.patterns import Pattern, equivalent
 
 _DOWNLOADED = (
     *(FILE, seen.FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
-    *("special_tokens_map.json", "added_tokens.json"),
+    *(MAP_FILE, "added_tokens.json", GENERATION_FILE, TEMPLATE_FILE, f"{TEMPLATE_FOLDER}/*.jinja"),
     *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
 )
-"""Files that tokenizers are read from, at the top level of a repository."""
+"""Files that tokenizers are read from, and those that are carried to what is written."""
 _GPT2_CLASSES = ("GPT2", "Bart", "CodeGen", "Deberta", "LED", "Luke", "Mvp", "Roberta", "Whisper")
 _CLASSES: dict[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(_GPT2_CLASSES, ((), "gpt2")),

@@ -52,6 +52,7 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
     with writing(folder), ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in reversed([*files.items()]):  # all are written before the first one here is renamed
+            (folder / name).parent.mkdir(exist_ok=True)
             file = stack.enter_context(replacing(folder / name))
             file.write(content.encode() if isinstance(content, str) else content)
         for name in remove:

@@ -15,9 +15,9 @@ from tokenizer.definition import Described, Stored
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, listed, quoted
 from tokenizer.files import read_bytes, read_json
-from tokenizer.formats import folder, gpt2, hf_import, tiktoken
+from tokenizer.formats import carried, folder, gpt2, hf_import, tiktoken
 from tokenizer.formats.checks import write_files, writing
-from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
+from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_json
 from tokenizer.patterns import Pattern
 from tokenizer.special import END_OF_TEXT
 
@@ -63,18 +63,18 @@ def read(
         raise UserError(f"{missing[0]} is missing")
     if kind == "superbpe":
         return folder.load(files[0])
-    beside, fence = files[0].parent, f"{pattern}-fence"
+    parent, fence = files[0].parent, f"{pattern}-fence"
     if fence in patterns.NAMES and pattern not in patterns.NAMES:  # a preset, such as uw-2025
         pattern = fence
-    named = named_tokens(beside)
+    named = named_tokens(parent)
     if kind == "hf":
         content = read_json(files[0])
         is_tekken = "model" not in content and {"config", "vocab"} <= content.keys()
         content = content if is_tekken else hf_import.with_named(content, named.values(), files[0])
         found = (tiktoken.from_tekken if is_tekken else hf_import.parse)(content, files[0])
     elif kind == "gpt2":
-        added = {i: {"content": string} for string, i in _optional(beside / "added_tokens.json").items()}
-        config = {"added_tokens_decoder": added} | _optional(beside / HF_CONFIG_FILE)
+        added = {i: {"content": string} for string, i in _optional(parent / "added_tokens.json").items()}
+        config = {"added_tokens_decoder": added} | _optional(parent / HF_CONFIG_FILE)
         found = gpt2.read(files[0], files[1], pattern, config)
     else:
         found = _read_ranks(files[0], pattern, special_tokens)
@@ -83,21 +83,23 @@ def read(
     end = named.pop("eos_token", None)
     if end is not None and (end in tokens or end.encode(errors="replace") in definition.unmerged):
         definition = replace(definition.with_special_tokens([end]), end_of_text=end)
-    named = {name: token for name, token in named.items() if token in tokens}
-    return Stored(definition, found.provenance | ({HF_CONFIG_FILE: named} if named else {}))
+    whole, names = Path(path).is_dir(), [name for file in files for name in (file.name, file.name + _ABOUT)]
+    return carried.with_carried(Stored(definition, found.provenance), parent, whole=whole, read=names)
 
 
 def named_tokens(folder: Path) -> dict[str, str]:
     """The `bos_token`, `eos_token` and `pad_token` that `transformers` finds in a folder."""
-    config, mapped = _optional(folder / HF_CONFIG_FILE), _optional(folder / "special_tokens_map.json")
-    both = mapped | config if "added_tokens_decoder" in config else config | mapped  # `transformers` does the same
+    both = carried.with_map(_optional(folder / HF_CONFIG_FILE), _optional(folder / carried.MAP_FILE))
     named = {name: both.get(name) for name in ("bos_token", "eos_token", "pad_token")}
     strings = {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
     return {name: token for name, token in strings.items() if isinstance(token, str)}
 
 
 def _optional(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    carried.check_size(path)
+    return read_json(path)
 
 
 def _read_ranks(path: Path, pattern: str | Pattern | None, special_tokens: Mapping[str, int] | None) -> Stored:
@@ -177,7 +179,8 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
             if end is not None:
                 warnings.warn(f"{path} does not say that {quoted(end)} ends documents; a folder does", stacklevel=2)
         else:
-            files[HF_CONFIG_FILE] = json.dumps(hf_config(tokenizer), indent=2)
+            beside = carried.carried(tokenizer)
+            files |= beside.files | {HF_CONFIG_FILE: json.dumps(beside.config, indent=2)}
     else:
         if path.suffix != ".tiktoken":
             raise UserError(f"{path} must end in .tiktoken")

@@ -15,8 +15,9 @@ from tokenizer.corpus import seen
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import SEAL, digest, parse_json, read_bytes, read_json
+from tokenizer.formats import carried
 from tokenizer.formats.checks import reading, write_files
-from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
+from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_json
 from tokenizer.formats.portable import unportable_part
 from tokenizer.patterns import Pattern
 from tokenizer.special import END_OF_TEXT, Preparation
@@ -64,10 +65,10 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
     Args:
         tokenizer: the tokenizer to write.
         folder: created if missing.
-        config: content of `tokenizer_config.json`; None for `hf_config`.
+        config: content of `tokenizer_config.json`; None for that of `carried`.
     """
-    definition = tokenizer.definition
-    texts = {HF_CONFIG_FILE: json.dumps(config or hf_config(tokenizer), indent=2) + "\n"}
+    definition, beside = tokenizer.definition, carried.carried(tokenizer)
+    texts = {HF_CONFIG_FILE: json.dumps(config or beside.config, indent=2) + "\n"}
     part = unportable_part(definition.fence or definition.pattern)
     if part is not None:
         warnings.warn(
@@ -76,10 +77,12 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
     elif definition.mode == "one-pass":
         texts[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
     # Written last: a folder without it is not a tokenizer, and it is rejected beside files of another tokenizer.
-    texts[FILE] = dumps(tokenizer, {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()})
+    kept = {key: value for key, value in tokenizer.provenance.items() if key != carried.KEY}
+    sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    texts[FILE] = dumps(Stored(definition, kept), sums)
     read = tokenizer.provenance.get(seen.KEY)
     hashes = {seen.FILE: read.data()} if isinstance(read, seen.Read) and read.hashes is not None else {}
-    files = hashes | texts
+    files = hashes | beside.files | texts
     write_files(folder, files, remove={HF_FILE, seen.FILE} - files.keys())
 
 
@@ -120,7 +123,7 @@ def load(folder: Path) -> Stored:
     _check_hf_file(folder / HF_FILE, written, found)
     if isinstance(read := found.provenance.get(seen.KEY), seen.Read):
         found.provenance[seen.KEY] = seen.Read.load(read, folder / seen.FILE)
-    return found
+    return carried.with_carried(found, folder, own=True)
 
 
 def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:

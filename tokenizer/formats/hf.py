@@ -224,21 +224,3 @@ def newest_readers(tokenizer: Described) -> str | None:
     if any(part["type"] == "Split" and part["pattern"].get("Regex") not in _KNOWN for part in parts):
         return NEEDS_ENGINE
     return NEWER_TABLES if any(part.get("use_regex", True) for part in parts) else None
-
-
-def hf_config(tokenizer: Described) -> dict[str, Any]:
-    """Content of `tokenizer_config.json`. Without a class, transformers guesses one and may give wrong ids.
-
-    Documents begin and end with the end of text, and padding is masked; an imported tokenizer keeps its own tokens.
-    """
-    config: dict[str, Any] = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": 10**30,
-        "clean_up_tokenization_spaces": False,
-    }
-    if (end := tokenizer.definition.end_of_text) is not None:
-        config |= {"bos_token": end, "eos_token": end, "pad_token": end}
-    # Only the names of tokens: the record of a folder from elsewhere could name code to run.
-    own, definition = _parts(tokenizer.provenance, HF_CONFIG_FILE), tokenizer.definition
-    known = [*definition.special_tokens, *definition.preparation.added_tokens]
-    return config | {key: own[key] for key in ("bos_token", "pad_token") if own.get(key) in known}

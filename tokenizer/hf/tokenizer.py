@@ -23,8 +23,9 @@ from transformers.utils import cached_file
 from tokenizer import files, formats
 from tokenizer.corpus.seen import public
 from tokenizer.errors import UserError, quoted
+from tokenizer.formats.carried import KEY, carried, chat_template
 from tokenizer.formats.folder import save
-from tokenizer.formats.hf import HF_CONFIG_FILE, TEMPLATE, hf_config, overlap
+from tokenizer.formats.hf import HF_CONFIG_FILE, TEMPLATE, overlap
 from tokenizer.hf.backend import Backend
 from tokenizer.special import Preparation
 from tokenizer.tokenizer import Tokenizer
@@ -66,7 +67,8 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer, **kwargs: Any) -> Self:
         """Wrap a tokenizer without saving it to a folder first. Keyword arguments are those of the class."""
-        config = hf_config(tokenizer)
+        parts = carried(tokenizer)
+        config = parts.config | chat_template(parts)
         del config["tokenizer_class"]
         return cls(superbpe=tokenizer, **{**config, **kwargs})
 
@@ -117,7 +119,9 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         definition = replace(
             tokenizer.definition, special_tokens=special_tokens, preparation=preparation, end_of_text=end
         )
-        return Tokenizer(definition, {**public(tokenizer.provenance), TEMPLATE: template})
+        # `transformers` has written the settings already, with the changes of its user.
+        provenance = {key: value for key, value in public(tokenizer.provenance).items() if key != KEY}
+        return Tokenizer(definition, {**provenance, TEMPLATE: template})
 
     def _save_pretrained(
         self,

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.cli import main
-from superbpe import train_superbpe
+from superbpe import PRESETS, train_superbpe
 from tests import texts
 from tests.tokenizer.formats.other_formats import write_gpt2
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
@@ -77,6 +77,8 @@ def test_ids_known_to_a_model_do_not_change(small, text, corpus, tmp_path):
         (["--superbpe", "uw-2025", "--keep-ids", "--transition", "300"], "keep_ids keeps the whole tokenizer"),
         (["--superbpe", "boundless", "--keep-ids"], "such as digits"),
         (["--transition", "300"], "requires --superbpe"),
+        (["--rule", "max_words=2"], "--rule max_words=2 needs phase 2"),
+        (["--superbpe", "digits", "--rule", "fence=(("], "fence='((': the pattern"),
         (["--superbpe", "runs", "--transition", "auto"], "superwords compete with"),
     ],
 )
@@ -97,6 +99,17 @@ def test_phase_2_continues_on_request(rules, small, text, corpus, tmp_path):
         direct = train_superbpe(small, corpus.batches, vocab_size=460, rules=rules, **expected)
         assert Tokenizer.load(to).sha256 == direct.sha256
         assert len(direct.superword_ids())
+
+
+def test_rules_and_special_tokens_are_added(small, text, corpus, tmp_path):
+    options = ["--vocab-size", 460, "--superbpe", "digits", "--rule", r"fence=\p{N}+ #x", "--keep-ids"]
+    assert extend(tmp_path / "small", text, *options, "--special", "[|a|]", "--to", tmp_path / "large") == 0
+    large = Tokenizer.load(tmp_path / "large")
+    assert (large.fence.regex, large.vocab_size) == (r"\p{N}+ #x", 460)
+    assert large.special_tokens == {"<|endoftext|>": 399, "[|a|]": 400}
+    start = Tokenizer(small.definition.with_special_tokens(["[|a|]"]))
+    rules = PRESETS["digits"].changed([r"fence=\p{N}+ #x"])
+    assert large == train_superbpe(start, corpus.batches, vocab_size=460, rules=rules, keep_ids=True)
 
 
 def test_imported_tokenizers_keep_their_ids_beneath_superwords(small, text, tmp_path):

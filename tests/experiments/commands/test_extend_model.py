@@ -143,3 +143,27 @@ def test_the_code_of_a_model_is_neither_run_nor_offered(tokenizers, tmp_path, mi
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     mistake("extend-model", tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out")
     assert not (tmp_path / "ran").exists()
+
+
+def test_settings_of_both_folders_are_kept(tokenizers, tmp_path, capsys):
+    old, new = tokenizers
+    model, tokenizer, out = tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out"
+    _model(model, old, tied=True)
+    new.save(tokenizer)
+    # `transformers` reads this file, but does not write it: only sampling has a temperature.
+    generation = '{"eos_token_id": [349], "do_sample": false, "temperature": 0.5}'
+    (model / "generation_config.json").write_text(generation)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoConfig": "code.Config"}}))
+    (model / "code.py").write_text("raise SystemExit")
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    settings |= {"chat_template": "{{ old }}", "model_max_length": 64, "padding_side": "left"}
+    (model / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tokenizer / "chat_template.jinja").write_text("{{ new }}")
+    assert main.run(["extend-model", *map(str, (model, tokenizer, out))]) == 0
+    assert "left: code.py, auto_map of config.json\n" in capsys.readouterr().out
+    assert "auto_map" not in json.loads((out / "config.json").read_text())
+    assert not (out / "code.py").exists()
+    assert (out / "generation_config.json").read_text() == generation
+    opened = transformers.AutoTokenizer.from_pretrained(out)
+    assert (opened.chat_template, opened.model_max_length, opened.padding_side) == ("{{ new }}", 64, "left")

@@ -273,3 +273,17 @@ def test_probes_hold_every_token(tokenizers):
     missing = set(range(tokenizer.vocab_size)) - set(ids.tolist())
     assert {tokenizer.vocab[i][0] for i in missing} >= {0xC0, 0xFF}
     assert len(missing) < 25
+
+
+def test_settings_of_the_tokenizer_are_kept(tokenizers, tmp_path):
+    tokenizers["one"].save(tmp_path / "source")
+    (tmp_path / "source" / "chat_template.jinja").write_text("{{ messages }}")
+    (tmp_path / "source" / "generation_config.json").write_text('{"eos_token_id": [1, 2]}')
+    changes = {"padding_side": "left", "bos_token": None, "add_bos_token": False, "clean_up_tokenization_spaces": True}
+    config = tmp_path / "source" / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    tokenizer = Tokenizer.load(tmp_path / "source")
+    exported = export_hf(build(tokenizer), tokenizer, tmp_path / "out")
+    assert exported.left == ("generation_config.json of the tokenizer, since the model has its own",)
+    opened = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert (opened.chat_template, opened.padding_side, opened.model_max_length) == ("{{ messages }}", "left", 40)
