@@ -272,7 +272,7 @@ def attempted(url: str, call: Callable[[], _T], attempts: int | None = None, wha
             if isinstance(failure, FileNotFoundError) or status == 404:
                 raise UserError(f"{url}: no such file") from None
             # All threads share the client of hf://, which closes when one of them cannot connect.
-            closed = re.search("Bad file descriptor|client has been closed", str(failure))
+            closed = bool(re.search("Bad file descriptor|client has been closed", str(failure)))
             if not (closed or isinstance(failure, OSError | ValueError) or package in ("aiohttp", "httpx", "httpx2")):
                 raise
             lost = package == "aiohttp" and not isinstance(failure, ValueError)  # a malformed URL is a ValueError
