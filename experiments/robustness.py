@@ -17,7 +17,7 @@ from lm.evaluate.comparison import enough
 from lm.evaluate.perturbations import SHARE
 from lm.evaluate.robustness import change_of_bits, change_of_tokens, perturb
 from tokenizer.durable import write_json
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ def measure(result: Result, out: Path, reporter: Reporter, *, documents: int) ->
         "rows": rows,
     }
     write_json(out / NUMBERS, report)
-    reporter.table(f"Change under perturbations, {len(texts):,} documents", *table(rows))
+    reporter.table(f"Change under perturbations, {counted(len(texts), 'document')}", *table(rows))
 
 
 def _row(version: Perturbed, arm: ArmResult, chosen: NDArray[np.bool_], texts: list[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import Lines, percent, si, signed
 from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS
+from tokenizer.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     Report = Mapping[str, Any]
 
 AT_SCALE = (
-    "What is known at scale: a public bake-off found the gap of a 128k SuperBPE tokenizer to Llama 3's growing "
-    "from +0.4 % bits per byte at 6e19 training FLOPs to +1.9 % at 2.6e20 (marin-community/marin, issue 6796), and a "
-    "study of 988 models up to 7B that the best compression falls as compute grows (arXiv 2605.01188). The SuperBPE "
-    "paper found gains downstream at 8B parameters, and slightly worse bits per byte (arXiv 2503.13423)."
+    "What is known of superwords at scale: in a public bake-off, with one run per tokenizer (marin-community/marin, "
+    "issue 6796), SuperBPE with 128k tokens needed 3 % fewer bits per byte than Llama 3's tokenizer in models of 4e17 "
+    "to 2e18 training FLOPs, but 0.4 % more at 6e19 and 1.9 % more at 2.6e20; with 64k tokens it needed 0.2 to 1.1 % "
+    "fewer. In a study of 988 models up to 7B, the best compression falls as compute grows (arXiv 2605.01188). The "
+    "SuperBPE paper found gains downstream at 8B parameters, and slightly worse bits per byte (arXiv 2503.13423): the "
+    "two can disagree (marin, issue 524). K-EXAONE, a model of 236B in production, has superwords."
 )
 """Published results beyond the budgets of small models, shown beside their verdicts."""
 _SMALL = 6e19
@@ -233,9 +236,14 @@ def asymmetry(value: float, interval: Sequence[float], cluster: str) -> str:
     )
 
 
-def at_scale(flops: float) -> str:
-    """Published results at scale, to stand beside verdicts about models of little compute; empty for others."""
-    return AT_SCALE if flops < _SMALL else ""
+def at_scale(flops: float, *, superwords: bool) -> str:
+    """Published results at scale, to stand beside verdicts about models of little compute; empty for others.
+
+    Args:
+        flops: Training FLOPs of the largest model.
+        superwords: Whether one of the tokenizers has superwords.
+    """
+    return AT_SCALE if superwords and flops < _SMALL else ""
 
 
 def _unequal(result: Result) -> str:
@@ -290,7 +298,7 @@ def describe_loss(loss: TextLoss | None) -> str:
         return ""
     unknown = f", {loss.unknown_tokens:,} unknown tokens" if loss.unknown_tokens else ""
     lacking = f", {loss.unaccounted_bytes:,} bytes covered by no token" if loss.unaccounted_bytes else ""
-    return f"{loss.changed_documents:,} documents changed{unknown}{lacking}"
+    return f"{counted(loss.changed_documents, 'document')} changed{unknown}{lacking}"
 
 
 def _listed(names: Sequence[str], most: int = 3) -> str:
@@ -412,10 +420,11 @@ def worth_headline(answers: Mapping[str, Equivalent], reference: str) -> str:
     if no := by.get("no"):
         parts.append(f"{_listed(no)} {_are(no)} not worth it instead of {reference} {equal}")
     if undecided := by.get("undecided"):
-        parts.append(f"{'u' if parts else 'U'}ndecided whether {_listed(undecided)} {_are(undecided)} worth it {equal}")
+        parts.append(f"undecided whether {_listed(undecided)} {_are(undecided)} worth it {equal}")
     if rest := [*by.get("withheld", []), *by.get("unknown", [])]:
-        parts.append(f"{'n' if parts else 'N'}o verdict about {_listed(rest)}")
-    return "; ".join(parts)
+        parts.append(f"no verdict about {_listed(rest)}")
+    headline = "; ".join(parts)
+    return headline if yes or no else headline[0].upper() + headline[1:]  # it may begin with the name of an arm
 
 
 def _are(names: Sequence[str]) -> str:

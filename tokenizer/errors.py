@@ -91,6 +91,15 @@ def listed(names: Iterable[object]) -> str:
     return textwrap.shorten(", ".join(map(str, names)), 4 * _QUOTED, placeholder=" ...")
 
 
+def counted(n: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "seed"), counted(2000, "seed")
+    ('1 seed', '2,000 seeds')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
     """Reject an argument that is not a whole number in a range.
 

@@ -17,7 +17,7 @@ from experiments.store import inventory, records
 from experiments.store.artifacts import Store
 from experiments.store.inventory import DAMAGED, UNFINISHED, WHOLE, Item
 from tokenizer.durable import remove_leftovers
-from tokenizer.errors import UserError, listed
+from tokenizer.errors import UserError, counted, listed
 
 if TYPE_CHECKING:
     import argparse
@@ -130,7 +130,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
             for path, record in records.entries(store).items():
                 if not record.exists():
                     path.unlink()
-    total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
+    total = f"{counted(len(unneeded), 'artifact')}, {si(sum(item.n_bytes for item in unneeded))}B"
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")
     if unneeded and not arguments.yes:

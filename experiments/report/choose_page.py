@@ -14,7 +14,7 @@ from experiments.report import page
 from experiments.report.fertility_page import Table, premium
 from experiments.report.figures import Figure, colour, data, shape, spec, vocabulary_axis
 from experiments.shell import command_text
-from tokenizer.errors import listed
+from tokenizer.errors import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,7 +122,7 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     other = [one for one in every if one["software"]]
     return [
         *(note for note, reason in limits.items() if reason),
-        *(f"{one['name']} is run by {one['software']}, on {one['documents']:,} documents" for one in other),
+        *(f"{one['name']} is run by {one['software']}, on {counted(one['documents'], 'document')}" for one in other),
         f"trained on {si(n_bytes)}B of text; {saved} of 32,768 tokens on English",
         "a name says the recipe, the size of the vocabulary and, after -t, the size at which superwords start",
     ]
@@ -155,5 +155,5 @@ def _frontier(report: Mapping[str, Any]) -> Figure:
         "Cost of serving against the size of the vocabulary",
         spec(points, 340, rows=rows),
         "Lower is cheaper; large marks are the finalists. The cost is FLOPs of reading a byte and generating a byte.",
-        f"{report['text']['documents']:,} documents ({si(report['text']['bytes'])}B), {report['made']}",
+        f"{counted(report['text']['documents'], 'document')} ({si(report['text']['bytes'])}B), {report['made']}",
     )

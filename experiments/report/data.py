@@ -63,7 +63,9 @@ def gather(
             "high": high,
             "confidence": result.arms[0].scores.confidence,
             "pooled": list(compared.pooled) if compared else [],
-            "at_scale": at_scale(max(arm.lm.contents.summary.flops for arm in result.arms)),
+            "at_scale": at_scale(
+                max(arm.lm.contents.summary.flops for arm in result.arms), superwords=result.has_superwords
+            ),
         },
         "next": None if step is None else step._asdict(),
         "conditions": " ".join(

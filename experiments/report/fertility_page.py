@@ -8,7 +8,7 @@ from experiments.cli.console import Lines, percent, percent_change, si, signed
 from experiments.report import charts, page
 from experiments.report.figures import Figure
 from experiments.verdict import loses_text
-from tokenizer.errors import listed
+from tokenizer.errors import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +75,9 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
         )
     served = [[name, *(priced(row, overall[reference], x) for x in SERVING)] for name, row in overall.items()]
     found = {
-        "comparison": Table(f"{si(text['bytes'])}B of text in {text['documents']:,} documents", header, compared),
+        "comparison": Table(
+            f"{si(text['bytes'])}B of text in {counted(text['documents'], 'document')}", header, compared
+        ),
         "serving": Table(f"Serving, {report['deployment']['name']}", ["tokenizer", *SERVING.values()], served),
     }
     for by in ("kind", "source", "script"):
@@ -86,7 +88,7 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
             cells = [premium(rows[name, group]) for name in overall]
             density = with_interval(base, "bytes_per_token").partition("\n")[0]
             cells[list(overall).index(reference)] = Lines(f"{base['tokens']:,}", f"{density} bytes per token")
-            grouped.append([Lines(group, f"{base['documents']:,} documents, {si(base['bytes'])}B"), *cells])
+            grouped.append([Lines(group, f"{counted(base['documents'], 'document')}, {si(base['bytes'])}B"), *cells])
         if len(grouped) > 1:
             found[by] = Table(f"Tokens by {by}, against {reference}", [by, *overall], grouped)
     return found
@@ -145,7 +147,7 @@ def lost(row: Mapping[str, Any]) -> str:
     if row["lost_bytes"]:
         parts.append(f"{percent(row['lost_bytes'] / row['bytes'], 2)} of the bytes")
     if row["changed_documents"]:
-        parts.append(f"{row['changed_documents']:,} documents changed")
+        parts.append(f"{counted(row['changed_documents'], 'document')} changed")
     return ", ".join(parts)
 
 
@@ -177,7 +179,7 @@ def notes(report: Mapping[str, Any]) -> list[str]:
 def figures(report: Mapping[str, Any]) -> list[Figure]:
     """Return the charts of the page."""
     labels, drawn, reference = [arm["name"] for arm in report["tokenizers"]], [], report["reference"]
-    source = f"{report['text']['documents']:,} documents, {report['made']}"
+    source = f"{counted(report['text']['documents'], 'document')}, {report['made']}"
     for by in ("source", "script") if len(labels) > 1 else ():
         if len(names := _groups(report, by)) < 2:
             continue

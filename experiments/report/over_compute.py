@@ -12,7 +12,7 @@ from experiments.cli.console import Reporter
 from experiments.config import BudgetConfig
 from experiments.fertility.measures import deployment
 from experiments.report.combining import tolerance_of
-from experiments.results import Scores, TrainedModel
+from experiments.results import Folder, Scores, TrainedModel
 from experiments.stages.outlook import Step, next_step
 from experiments.store import records
 from experiments.store.artifacts import Store
@@ -29,6 +29,7 @@ from lm.scaling.pricing import Study
 from lm.train.config import TrainConfig, trained_steps
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
+from tokenizer.external.load import load_pretrained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,12 +55,14 @@ class ArmRuns(NamedTuple):
         vocab_size: Size of its vocabulary.
         budgets: For every budget, smallest first, the model of each seed and its evaluation.
         trained: Whether its tokenizer was trained here, so that the variance of its seeds may be pooled.
+        superwords: Whether its tokenizer has superwords.
     """
 
     label: str
     vocab_size: int
     budgets: Sequence[Sequence[tuple[TrainedModel, Evaluation]]]
     trained: bool = False
+    superwords: bool = False
 
 
 class Assumptions(NamedTuple):
@@ -110,16 +113,17 @@ def study(
         if equal_at is not None:
             flops = [training_flops(equal_at, vocab_size=arm.vocab_size, tokens=t, n_bytes=b) for t, b in read]
         return Points(
-            arm.label,
-            arm.vocab_size,
-            flops,
-            [model.seed for model, _ in arm.budgets[0]],
-            base.clustered(tokens.document_tokens).astype(np.int64),
-            np.array([[base.clustered(run.text_nats) for run in rung] for rung in rungs]).swapaxes(0, 1),
-            barred,
-            arm.trained,
-            read,
-            proxy,
+            name=arm.label,
+            vocab_size=arm.vocab_size,
+            flops=flops,
+            seeds=[model.seed for model, _ in arm.budgets[0]],
+            document_tokens=base.clustered(tokens.document_tokens).astype(np.int64),
+            nats=np.array([[base.clustered(run.text_nats) for run in rung] for rung in rungs]).swapaxes(0, 1),
+            barred=barred,
+            pooled=arm.trained,
+            superwords=arm.superwords,
+            read=read,
+            proxy_flops=proxy,
         )
 
     # One division into units for all arms: a tokenizer that loses text may give equal tokens to different texts.
@@ -162,7 +166,9 @@ def _stored(rungs: Sequence[ComparisonRecord], store: Store) -> list[ArmRuns]:
             scores = store.open_all(rung.arms[place].evaluations, Scores)
             pairs = zip(models, scores, strict=True)
             budgets.append([(model.contents, Evaluation.load(score.path)) for model, score in pairs])
-        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, arm.training is not None))
+        (tokenizer,) = store.open_all([arm.tokenizer], Folder)
+        superwords = len(load_pretrained(tokenizer.path).tokenizer.superword_ids()) > 0
+        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, arm.training is not None, superwords))
     return arms
 
 
@@ -341,7 +347,9 @@ def describe(
         "shares": dict(study.heldout.shares),
         "confidence": study.confidence,
         "note": note,
-        "at_scale": at_scale(max(study.arms[0].proxy_flops or study.arms[0].flops)),
+        "at_scale": at_scale(
+            max(study.arms[0].proxy_flops or study.arms[0].flops), superwords=any(arm.superwords for arm in study.arms)
+        ),
         "pooled": list(next((gap.pooled for gap in study.gaps if gap.pooled), ())),
         "arms": [
             {

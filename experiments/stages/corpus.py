@@ -13,7 +13,7 @@ from tokenizer.corpus import embedded
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.origins import documents_by_origin
-from tokenizer.errors import UserError, listed
+from tokenizer.errors import UserError, counted, listed
 from tokenizer.files import digest, shown
 
 if TYPE_CHECKING:
@@ -124,4 +124,6 @@ def _embedded(context: Context, settings: CorpusSource) -> Text:
 
 
 def _size(split: Mapping[str, int]) -> str:
-    return f"{si(split['bytes'])}B in {split['documents']:,} documents of {split['sources']} sources"
+    return (
+        f"{si(split['bytes'])}B in {counted(split['documents'], 'document')} of {counted(split['sources'], 'source')}"
+    )

@@ -152,7 +152,7 @@ def plan_rung(
         planned = measure(model, plans[name], arm, deployment)
         budget.check_epochs(arm.training.contents.n_bytes, config.steps * planned.bytes)
         amounts.append(config.steps * planned.of_mode(budget.mode))
-    _ = config.schedule  # checks its length
+    config.check_schedule()
     check(budget, amounts)
     return plans
 

@@ -63,7 +63,8 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
         say(line)
     if result.overlap is not None:
         say(sentence(result.overlap.contents))
-    if last and (at_larger := at_scale(max(arm.lm.contents.summary.flops for arm in result.arms))):
+    at_larger = at_scale(max(arm.lm.contents.summary.flops for arm in result.arms), superwords=result.has_superwords)
+    if last and at_larger:
         say(at_larger)
     if result.demonstration:
         say(

@@ -14,7 +14,7 @@ import numpy as np
 from lm.bits import bits
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.significance import FEWEST_IN_STRATUM, Needed, Ratio, effective_number, family_level, pool
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,7 +122,7 @@ def reason_withheld(effective: float, cluster: str, n_seeds: int) -> str:
     if not enough(effective, cluster):
         return f"{effective:.1f} effective {cluster}s, at least {FEWEST_EFFECTIVE[cluster]} are required"
     if n_seeds < FEWEST_SEEDS:
-        return f"{n_seeds} seed{'s'[: n_seeds - 1]}, at least {FEWEST_SEEDS} are required"
+        return f"{counted(n_seeds, 'seed')}, at least {FEWEST_SEEDS} are required"
     return ""
 
 

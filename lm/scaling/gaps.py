@@ -114,7 +114,7 @@ class Losses:
             )
             for i, function in functions.items()
         }
-        members = [pooled and (not i or i in functions) for i, pooled in enumerate(self.pooled)]
+        members = [pooled and (i == 0 or i in functions) for i, pooled in enumerate(self.pooled)]
         return {i: ratio for (_, i), ratio in pool(measured, members).items()}
 
 

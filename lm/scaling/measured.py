@@ -70,7 +70,15 @@ def _points(path: Path, arm: str, rows: dict[tuple[int, float], dict[str, float]
     tokens = np.full(len(names), round(first["tokens_per_byte"] * _SOURCE_BYTES))
     diverged = f"a model of {arm} needs {losses.max():.1f} bits per byte" if losses.max() >= UNIFORM_BITS else ""
     nats = losses / bits_per_byte(1.0, _SOURCE_BYTES)
-    return Points(arm, int(first["vocab_size"]), flops, [int(seed) for seed in seeds], tokens, nats, diverged)
+    return Points(
+        name=arm,
+        vocab_size=int(first["vocab_size"]),
+        flops=flops,
+        seeds=[int(seed) for seed in seeds],
+        document_tokens=tokens,
+        nats=nats,
+        barred=diverged,
+    )
 
 
 def _number(at: str, name: str, text: str | None, *, least: float = math.ulp(0.0)) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lm.evaluate.bits_per_byte import Grouping, Units
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Points:
     """Measurements of one arm.
 
@@ -35,6 +35,7 @@ class Points:
         read: Tokens and bytes of text that the models of each budget read; None for arms that were measured elsewhere,
             whose `flops` hold for any deployment.
         proxy_flops: Training FLOPs of the measured models at each budget; None if they are unknown.
+        superwords: Whether its tokenizer has superwords, or may have.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Points:
     pooled: bool = False
     read: Sequence[tuple[float, float]] | None = None
     proxy_flops: Sequence[float] | None = None
+    superwords: bool = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -143,18 +143,18 @@ class TrainConfig:
 
     @property
     def schedule(self) -> Schedule:
-        """Learning-rate schedule of the run.
+        """Learning-rate schedule of the run; raises what `check_schedule` raises."""
+        self.check_schedule()
+        warmup = self.warmup_fraction * self.steps if self.warmup_steps is None else self.warmup_steps
+        return Schedule(self.steps, warmup, self.decay_fraction * self.steps, self.decay)
 
-        Raises:
-            UserError: If the run is too short for its warm-up and decay.
-        """
+    def check_schedule(self) -> None:
+        """Raise a UserError if the run is too short for its warm-up and decay."""
         if self.decay != "cosine" and (self.warmup_steps or 0) > self.steps * (1 - self.decay_fraction):
             raise UserError(
                 f"warmup_steps={self.warmup_steps} and decay_fraction={self.decay_fraction} overlap in a run of "
                 f"{self.steps} steps; use a longer run (train_bytes) or fewer warmup_steps"
             )
-        warmup = self.warmup_fraction * self.steps if self.warmup_steps is None else self.warmup_steps
-        return Schedule(self.steps, warmup, self.decay_fraction * self.steps, self.decay)
 
     @property
     def trunk(self) -> TrainConfig | None:

@@ -25,7 +25,7 @@ from lm.train.config import LENGTH
 from lm.train.distributed import current
 from lm.train.optim import build_optimizers
 from lm.train.summary import TrainingSummary
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,7 +149,7 @@ class Trainer:
         step = math.ceil(self.rows.mean_rows / self.world.size)
         rows = min(step, self.config.microbatch_size or step)
         return (
-            f"with {rows} row{'s' * (rows > 1)} of about {round(self.rows.mean_tokens)} tokens at a time; lower "
+            f"with {counted(rows, 'row')} of about {round(self.rows.mean_tokens)} tokens at a time; lower "
             "lm.train.microbatch_size, lm.train.context_bytes or lm.model.n_layers"
         )
 

@@ -195,8 +195,8 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute_and_worth_is_said_
 
 
 def test_results_at_scale_stand_beside_small_models_only():
-    assert "FLOPs" in at_scale(1e15)
-    assert at_scale(6e19) == at_scale(1e23) == ""
+    assert "FLOPs" in at_scale(1e15, superwords=True)
+    assert at_scale(1e15, superwords=False) == at_scale(6e19, superwords=True) == at_scale(1e23, superwords=True) == ""
 
 
 def test_the_detail_states_kinds_and_their_weights():

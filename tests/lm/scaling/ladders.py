@@ -36,7 +36,15 @@ def points(name, percent, *, n_seeds=3, scatter=0.0, seed=0, documents=0.0, flop
     nats = np.log(2) * sizes * shared * loss(flops)[:, None] * gaps
     tokens = (sizes / more.pop("bytes_per_token", 4.0)).astype(np.int64)
     vocab_size = more.pop("vocab_size", 50_000)
-    return Points(name, vocab_size, list(map(float, flops)), list(range(n_seeds)), tokens, nats, **more)
+    return Points(
+        name=name,
+        vocab_size=vocab_size,
+        flops=list(map(float, flops)),
+        seeds=list(range(n_seeds)),
+        document_tokens=tokens,
+        nats=nats,
+        **more,
+    )
 
 
 def compared(*arms, confidence=0.95, text=None):
