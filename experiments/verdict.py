@@ -359,7 +359,7 @@ def _at_budgets(gap: Gap) -> str:
     for sign, places in groupby(range(len(gap.signs)), key=lambda i: gap.signs[i]):
         run = list(places)
         first, last = run[0], run[-1]
-        low, high = flops_text(gap.flops[first]), flops_text(gap.flops[last])
+        low, high = flops_text(gap.spent[first]), flops_text(gap.spent[last])
         where = f"at {low} FLOPs" if first == last else f"between {low} and {high} FLOPs"
         values = gap.percent[first : last + 1]
         if sign:

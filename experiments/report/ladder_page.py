@@ -75,7 +75,7 @@ def render(numbers: Mapping[str, Any], study: Study) -> str:
         chosen=f"{next(iter(models))}|decode|{deployed.rho:g}",
         loss=loss_table(numbers),
         compute=compute_table(numbers),
-        measured=[flops_text(numbers["arms"][0]["flops"][i]) for i in (0, -1)],
+        measured=[flops_text(numbers["arms"][0]["spent"][i]) for i in (0, -1)],
         command=command_text(["superbpe", "compare", Path(numbers["run"])]),
     )
 
@@ -122,14 +122,14 @@ def figures(numbers: Mapping[str, Any]) -> list[Figure]:
     losses = [
         {"tokenizer": arm["name"], "flops": flops, "value": bits}
         for arm in numbers["arms"]
-        for flops, bits in zip(arm["flops"], arm["bits_per_byte"], strict=True)
+        for flops, bits in zip(arm["spent"], arm["bits_per_byte"], strict=True)
     ]
     gaps = [
         {"tokenizer": gap["arm"], "flops": flops, "value": value, "low": low, "high": high}
         for gap in numbers["gaps"]
         if not gap["barred"]
         for flops, value, (low, high) in zip(
-            gap["flops"], gap["percent"], gap["intervals"] or [(None, None)] * len(gap["flops"]), strict=True
+            gap["spent"], gap["percent"], gap["intervals"] or [(None, None)] * len(gap["spent"]), strict=True
         )
     ]
     drawn = [
@@ -146,7 +146,7 @@ def figures(numbers: Mapping[str, Any]) -> list[Figure]:
                 "gaps",
                 f"Change against {numbers['reference']}, in percent",
                 _gap_chart(gaps, labels),
-                "Below 0, a tokenizer needs fewer bits per byte at the same training FLOPs. Intervals are corrected "
+                "Below 0, a tokenizer needs fewer bits per byte at the same budget. Intervals are corrected "
                 "for the number of tokenizers.",
             )
         )
@@ -180,15 +180,15 @@ def _gap_chart(rows: Sequence[Mapping[str, Any]], among: Sequence[str]) -> dict[
 
 def loss_table(numbers: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of bits per byte by budget."""
-    columns = ["training FLOPs", *(flops_text(flops) for flops in numbers["arms"][0]["flops"])]
+    columns = ["training FLOPs", *(flops_text(flops) for flops in numbers["arms"][0]["spent"])]
     return columns, [[arm["name"], *(f"{bits:.4f}" for bits in arm["bits_per_byte"])] for arm in numbers["arms"]]
 
 
 def compute_table(numbers: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of training FLOPs by budget: of the small models, and of the deployed one on the same text."""
-    columns, rows = ["small / deployed", *loss_table(numbers)[0][1:]], []
+    """Columns and rows of training FLOPs by budget: those spent, and those of the deployed model on the same text."""
+    columns, rows = ["spent / as if deployed", *loss_table(numbers)[0][1:]], []
     for arm in numbers["arms"]:
-        if arm["proxy_flops"] is not None:
-            pairs = zip(arm["proxy_flops"], arm["deployed_flops"], strict=True)
+        if arm["spent"] != arm["deployed_flops"]:
+            pairs = zip(arm["spent"], arm["deployed_flops"], strict=True)
             rows.append([arm["name"], *(f"{flops_text(one)} / {flops_text(two)}" for one, two in pairs)])
     return columns, rows

@@ -347,9 +347,7 @@ def describe(
         "shares": dict(study.heldout.shares),
         "confidence": study.confidence,
         "note": note,
-        "at_scale": at_scale(
-            max(study.arms[0].proxy_flops or study.arms[0].flops), superwords=any(arm.superwords for arm in study.arms)
-        ),
+        "at_scale": at_scale(max(study.arms[0].spent), superwords=any(arm.superwords for arm in study.arms)),
         "pooled": list(next((gap.pooled for gap in study.gaps if gap.pooled), ())),
         "arms": [
             {
@@ -358,7 +356,7 @@ def describe(
                 "tokens_per_byte": tokens,
                 "flops": list(map(float, arm.flops)),
                 "bits_per_byte": loss.tolist(),
-                "proxy_flops": None if arm.proxy_flops is None else list(arm.proxy_flops),
+                "spent": list(map(float, arm.spent)),
                 "deployed_flops": list(map(float, price.training)),
                 "cost": _plain(price.cost),
                 "relative_cost": _plain(price.relative),

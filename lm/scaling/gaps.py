@@ -56,6 +56,7 @@ class Gap(Difference):
         arm: Name of the arm.
         reference: Name of the reference.
         flops: Training FLOPs of the budgets (the reference's `Points.flops`).
+        spent: Training FLOPs that were spent on the reference's models (`Points.spent`).
         percent: Gap at each budget, mean over the seeds.
         intervals: Interval of each; None with too few documents (or sources).
         signs: For each budget, 1 (worse) or -1 (better) if that is shown, otherwise 0; see `compare_arms`.
@@ -65,6 +66,7 @@ class Gap(Difference):
     arm: str
     reference: str
     flops: tuple[float, ...]
+    spent: tuple[float, ...]
     percent: tuple[float, ...]
     intervals: tuple[Interval, ...] | None
     signs: tuple[int, ...]
@@ -170,6 +172,7 @@ def _gap(
         arm=arm.name,
         reference=reference.name,
         flops=tuple(map(float, reference.flops)),
+        spent=tuple(map(float, reference.spent)),
         percent=percent,
         intervals=intervals or None,
         signs=_shown(() if barred else intervals) or (0,) * n,

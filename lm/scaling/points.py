@@ -50,6 +50,11 @@ class Points:
     proxy_flops: Sequence[float] | None = None
     superwords: bool = True
 
+    @property
+    def spent(self) -> Sequence[float]:
+        """Training FLOPs that were spent on the measured models at each budget; `flops` if they are unknown."""
+        return self.flops if self.proxy_flops is None else self.proxy_flops
+
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:

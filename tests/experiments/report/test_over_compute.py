@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.report.ladder_page import render
+from experiments.report.ladder_page import loss_table, render
 from experiments.report.over_compute import ArmRuns, Assumptions, describe, reprice, study
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.deployment import Deployment
@@ -113,3 +113,9 @@ def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute():
     assert (numbers["gaps"][0]["decisions"], numbers["gaps"][0]["withheld"]) == (["withheld"] * 2, reason)
     assert numbers["arms"][1]["barred"] == numbers["gaps"][0]["withheld"] == reason
     assert f"No verdict: {reason}" in render(numbers, found).replace("\N{NO-BREAK SPACE}", " ")
+    # Budgets that are equal for the deployed model are named by what was spent.
+    found, _ = study(arms, Assumptions(Deployment()), tolerance=0.01, confidence=0.95, equal_at=Deployment())
+    numbers = describe(found, Assumptions(Deployment()))
+    assert min(numbers["arms"][0]["flops"]) > 1e16 > max(numbers["arms"][0]["spent"])
+    assert loss_table(numbers)[0] == ["training FLOPs", "1e15", "1.1e15"]
+    assert "1e15 and 1.1e15 FLOPs" in numbers["gaps"][0]["statements"][0]
