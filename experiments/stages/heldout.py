@@ -113,7 +113,7 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
             f"{artifact.path} describes other documents than the held-out shards hold; delete both and run again"
         )
     groups = {key: Grouping(tuple(names), arrays[key]) for key, names in artifact.contents.names.items()}
-    kinds = _kinds(groups[SOURCE].names)
+    kinds = kinds_of(groups[SOURCE].names)
     if kinds is not None:
         groups[KIND] = Grouping(kinds.names, kinds.index[groups[SOURCE].index])
     return groups
@@ -121,7 +121,7 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
 
 def check_weights(artifact: Artifact[HeldoutDocuments], weights: Mapping[str, float]) -> None:
     """Raise a UserError if `eval.weights` names a kind that the held-out text does not have."""
-    kinds = _kinds(artifact.contents.names[SOURCE])
+    kinds = kinds_of(artifact.contents.names[SOURCE])
     if weights and kinds is None:
         raise UserError(
             f"eval.weights={dict(weights)}, but the held-out text has no kinds; use a corpus.source_field with values "
@@ -133,7 +133,7 @@ def check_weights(artifact: Artifact[HeldoutDocuments], weights: Mapping[str, fl
             raise UserError(f"eval.weights has {quoted(name)}{hint}; the kinds of text are: {', '.join(kinds.names)}")
 
 
-def _kinds(sources: Sequence[str]) -> Grouping | None:
+def kinds_of(sources: Sequence[str]) -> Grouping | None:
     """Kind of each source; None unless all sources are named `KIND: NAME`, with at most 100 kinds."""
     kinds, colons, _ = zip(*(name.partition(": ") for name in sources), strict=True)
     names = tuple(dict.fromkeys(kinds))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.cli.console import percent
-from experiments.stages.heldout import sizes
+from experiments.stages.heldout import kinds_of, sizes
 from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
 from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS, reason_withheld
 from lm.evaluate.significance import effective_number, t_quantile
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lm.evaluate.config import EvalConfig
 
 SEED_SPREAD = {"equal_bytes": 0.0015, "other": 0.0047}
-UNIT_SPREAD = {"document": 0.013, "source": 0.017}
+UNIT_SPREAD = {"document": 0.013, "source": 0.017, "source within kinds": 0.009}
 """Standard deviations of the relative difference between BPE and superwords, of one pair of models and of one held-out
 document or source; measured with models of the demonstration's size (docs/decisions.md). Larger models vary less. Only
 at equal bytes do the models of a pair read all of their text in the same steps."""
@@ -55,7 +55,8 @@ def announce(
     effective = float(effective_number(sizes(documents, unit).astype(np.float64)))
     say, confidence = context.reporter.say, scoring.confidence
     if not (reason := reason_withheld(effective, unit, n_seeds)):
-        width = half_width(n_seeds, effective, unit, confidence, mode)
+        within = unit == SOURCE and kinds_of(documents.contents.names[SOURCE]) is not None
+        width = half_width(n_seeds, effective, f"{unit} within kinds" if within else unit, confidence, mode)
         say(
             f"differences will be known to about ±{percent(width)} ({percent(confidence, 0)} interval, "
             f"{n_seeds} seeds, held-out text that counts as {effective:.1f} {unit}s of equal size)"

@@ -13,7 +13,7 @@ from lm.evaluate.significance import Ratio
 from tokenizer.errors import UserError
 
 
-def said(folder, n_sources, *overrides, copies=1):
+def said(folder, n_sources, *overrides, copies=1, name="{}"):
     """The line about held-out text of ten documents of equal size for each source, in this many copies."""
     index = np.repeat(np.arange(n_sources), 10)
     np.savez(
@@ -23,7 +23,9 @@ def said(folder, n_sources, *overrides, copies=1):
         script=index,
         hash=np.arange(len(index)) // copies,
     )
-    documents = SimpleNamespace(path=folder, contents=SimpleNamespace(names={"source": [*map(str, range(n_sources))]}))
+    documents = SimpleNamespace(
+        path=folder, contents=SimpleNamespace(names={"source": [*map(name.format, range(n_sources))]})
+    )
     lines = []
     context = SimpleNamespace(reporter=SimpleNamespace(say=lambda line, **_: lines.append(line)))
     config = load(overrides)
@@ -44,6 +46,8 @@ def test_a_run_that_can_decide_says_how_precisely(tmp_path):
     assert "95 % interval, 5 seeds, held-out text that counts as 20.0 sources of equal size" in line
     widths = [float(said(tmp_path, 20, f"lm.n_seeds={n}").partition("±")[2].partition(" %")[0]) for n in (3, 5, 20)]
     assert widths == sorted(widths, reverse=True)
+    of_kinds = said(tmp_path, 20, "lm.n_seeds=3", name="code: {}")
+    assert float(of_kinds.partition("±")[2].partition(" %")[0]) < 0.7 * widths[0]
     assert said(tmp_path, 20, "arms=[bpe]") == ""
     # One that cannot decide names the change.
     for n_sources, overrides, remedy in (
