@@ -130,6 +130,8 @@ def _cost(result: Result, labels: Sequence[str]) -> str:
     changes = sorted(100 * (flops[label] / flops[first] - 1) for label in labels)
     if _mode(result).endswith("flops") or max(map(abs, changes)) <= 5:
         return ""
+    if changes[0] < 0 < changes[-1]:
+        return f", with {signed(changes[0], 0)} to {signed(changes[-1], 0)} % training FLOPs"
     which, values = ("fewer", [-change for change in changes[::-1]]) if changes[-1] < 0 else ("more", changes)
     ends = dict.fromkeys(signed(end, 0).removeprefix("+") for end in (values[0], values[-1]))
     return f", for {' to '.join(ends)} % {which} training FLOPs"

@@ -6,7 +6,7 @@ import math
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cli.console import Pace, duration, si
+from experiments.cli.console import Pace, duration, percent, si
 from experiments.shell import command_text
 from experiments.stages.models import Training, exists
 from experiments.stages.plan import measure
@@ -82,9 +82,14 @@ def next_step(
         seconds = seed_seconds * (seeds - one.n_seeds)
     if units > n_units:
         more = f"hold out about {units:,} {unit}s instead of {n_units:,}"
-        sample = settings.get("corpus.heldout_sample", 1.0) * units / n_units
+        sampled = settings.get("corpus.heldout_sample", 1.0)
+        sample = sampled * units / n_units
         share = (settings.get("corpus.heldout_fraction") or math.inf) * units / n_units
-        if unit == SOURCE:
+        if unit == SOURCE and sampled < 1:
+            changes.append("corpus.heldout_sample=1")
+            what = f"score all held-out documents instead of {percent(sampled, 0)}"
+            whats.append(f"{what}; about {units:,} {unit}s like the {n_units:,} of this run are needed")
+        elif unit == SOURCE:
             unless = "eval.cluster=document, if the sources are arbitrary parts of one collection"
             whats.append(f"{more}, which needs more text from you, or set {unless}")
         elif sample <= 1:

@@ -29,6 +29,9 @@ def test_the_verdict_is_a_sentence():
         assert verdict(result(difference, apart=apart)).startswith(sentence)
     cheaper = Result([scored("BPE", 2.0), scored("SuperBPE", 1.8, flops=740)], {(0, 1): compared(-0.2)})
     assert "10.00 % fewer bits per byte, for 26 % fewer training FLOPs (one" in verdict(cheaper)
+    arms = [scored("BPE", 2.0), scored("A", 1.8, flops=740), scored("B", 1.8, flops=2000)]
+    both = verdict(Result(arms, {(0, 1): compared(-0.2), (0, 2): compared(-0.2)}))
+    assert ", with −26 to +100 % training FLOPs" in both
     equal = result(0.1, apart=False)
     for each in equal.arms:
         each.arm.settings["budget.mode"] = "equal_flops"

@@ -70,6 +70,12 @@ FEW = {"too_few": True, "effective_clusters": 5.0}
         ({"needed": Needed(1000, 8)}, {}, ["lm.n_seeds=8", "corpus.heldout_fraction=0.1"], 800),
         (FEW, {}, ["corpus.heldout_fraction=0.04"], 300),
         (FEW, {"corpus.heldout_sample": 0.3}, ["corpus.heldout_sample=0.6"], 0),
+        (
+            {**FEW, "cluster": "source", "effective_clusters": 4.0},
+            {"corpus.heldout_sample": 0.3},
+            ["corpus.heldout_sample=1"],
+            0,
+        ),
     ],
 )
 def test_one_command_would_settle_what_is_open(changes, settings, words, seconds):
