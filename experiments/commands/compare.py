@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from experiments.cli.arguments import Parser, named, number, out_folder, whole
 from experiments.cli.console import Reporter, finish
 from experiments.shell import command_text
+from experiments.store import records
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
@@ -93,8 +94,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
+    done, others = records.finished(runs)
+    # These import Torch, which takes seconds.
     from experiments import robustness
-    from experiments.report import combining as comparing  # imports Torch, which is slow and not needed for `--help`
+    from experiments.report import combining as comparing
     from experiments.report.comparison_page import render
     from experiments.report.data import gather
     from experiments.report.figures import to_csv
@@ -106,7 +109,6 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     from lm.evaluate.deployment import Deployment
 
     reporter = Reporter()
-    done, others = comparing.find(runs)
     notes: list[str] = []
     try:
         deployment = deployment_of(done[0])

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cli.arguments import Parser, out_folder, whole
 from experiments.cli.console import Reporter, console, finish, percent
-from experiments.store.trained_models import Saved, load_models, open_model
+from experiments.store.trained_models import Saved, find_models, load_models, open_model
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, did_you_mean
 
@@ -49,6 +49,11 @@ def parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> None:
     """Evaluate the models and print a table."""
+    needed = {"a MODEL to evaluate": arguments.models, "--tasks NAMES": arguments.tasks, "--out FOLDER": arguments.out}
+    missing = [name for name, value in needed.items() if not value]
+    if missing and arguments.lm_eval is None and arguments.tasks != "list":
+        raise UserError(f"missing: {', '.join(missing)}")
+    find_models(arguments.models)
     import lm.evaluate.lm_eval  # noqa: F401  (fails early if lm-eval is missing)
 
     if arguments.lm_eval is not None:
@@ -60,9 +65,6 @@ def run(arguments: argparse.Namespace) -> None:
         console.print("\n".join(tasks), soft_wrap=True)
         signal.signal(signal.SIGPIPE, before)
         return
-    needed = {"a MODEL to evaluate": arguments.models, "--tasks NAMES": arguments.tasks, "--out FOLDER": arguments.out}
-    if missing := [name for name, value in needed.items() if not value]:
-        raise UserError(f"missing: {', '.join(missing)}")
     manager, names = _tasks(arguments.tasks)
     with out_folder(arguments.out):
         models = load_models(arguments.models, arguments.device)

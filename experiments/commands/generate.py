@@ -18,13 +18,14 @@ from experiments.shell import operand
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
-from lm.bytelevel.byte_model import ByteModel
-from lm.model.generation import Sample, SamplingConfig, generate
+from lm.model.sampling import SamplingConfig
 from tokenizer.errors import UserError
 from tokenizer.files import read_text
 
 if TYPE_CHECKING:
     import argparse
+
+    from lm.model.generation import Sample
 
 _DEFAULT = SamplingConfig()
 _ENDS = {"bytes": ", ended by --max-bytes", "tokens": ", ended by --max-tokens or the model's context"}
@@ -72,6 +73,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:
+    from lm.bytelevel.byte_model import ByteModel  # imports Torch, which takes seconds
+    from lm.model.generation import generate
+
     if not heal:
         return generate(saved.lm, prompts, config)
     model = ByteModel(saved.lm)

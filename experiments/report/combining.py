@@ -25,7 +25,6 @@ from experiments.stages.contamination import KIND
 from experiments.stages.plan import DEFAULT_DEPLOYMENT
 from experiments.stages.shards import Encoded
 from experiments.stages.tokenizers import ArmTokenizer
-from experiments.store import records
 from experiments.store.artifacts import Artifact, Store
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_saved
@@ -55,31 +54,6 @@ class _Group:
     settings: dict[str, Any]
     models: dict[int, tuple[Artifact[TrainedModel], Artifact[Scores]]] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
-
-
-def find(folders: Sequence[Path]) -> tuple[list[Record], list[Record]]:
-    """Return the runs in these folders that finished a comparison, and the others.
-
-    Raises:
-        UserError: If a folder is missing or has no run, or none of the runs finished a comparison.
-    """
-    listed: list[Record] = []
-    for folder in folders:
-        if not folder.is_dir():
-            raise UserError(f"{folder} does not exist; name the folder of a run or of a sweep (outputs/…)")
-        inside = records.find(folder)
-        if not inside:
-            raise UserError(
-                f"{folder} contains no run ({records.FILE} is missing); name a folder that "
-                "superbpe pipeline wrote under outputs/"
-            )
-        listed += [run for run in inside if run.folder not in {earlier.folder for earlier in listed}]
-    done = [run for run in listed if run.results is not None]
-    if not done and all(run.status == "done" for run in listed):
-        raise UserError("these runs have no models, only tokenizers; run their commands without --until")
-    if not done:
-        raise UserError("none of these runs finished a comparison; run their commands again to resume them")
-    return done, [run for run in listed if run.results is None]
 
 
 def combine(

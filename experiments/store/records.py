@@ -134,6 +134,31 @@ def find(folder: Path) -> list[Record]:
     return sorted(runs, key=lambda run: (run.number is None, run.number, run.folder))
 
 
+def finished(folders: Sequence[Path]) -> tuple[list[Record], list[Record]]:
+    """Return the runs in these folders that finished a comparison, and the others.
+
+    Raises:
+        UserError: If a folder is missing or has no run, or none of the runs finished a comparison.
+    """
+    listed: list[Record] = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder} does not exist; name the folder of a run or of a sweep (outputs/…)")
+        inside = find(folder)
+        if not inside:
+            raise UserError(
+                f"{folder} contains no run ({FILE} is missing); name a folder that "
+                "superbpe pipeline wrote under outputs/"
+            )
+        listed += [run for run in inside if run.folder not in {earlier.folder for earlier in listed}]
+    done = [run for run in listed if run.results is not None]
+    if not done and all(run.status == "done" for run in listed):
+        raise UserError("these runs have no models, only tokenizers; run their commands without --until")
+    if not done:
+        raise UserError("none of these runs finished a comparison; run their commands again to resume them")
+    return done, [run for run in listed if run.results is None]
+
+
 def cells(folder: Path) -> list[Record]:
     """Return the records of the cells of the sweep in a folder."""
     return [run for run in find(folder) if run.sweep == str(folder)]

@@ -54,9 +54,9 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
     Raises:
         UserError: If there is no model, or its tokenizer is not among the artifacts.
     """
+    artifacts = find_models(paths)
     from lm.model.language_model import LanguageModel  # Torch takes seconds to load
 
-    artifacts = [artifact for path in paths for artifact in _find(Path(path))]
     models = [(one, LanguageModel(*open_model(one.path, device=device))) for one in artifacts]
     if len(paths) == 1:  # the user gave no order
         models.sort(key=lambda model: len(model[1].tokenizer.superword_ids()))
@@ -110,6 +110,11 @@ def open_model(
             "that one"
         )
     return model, loaded
+
+
+def find_models(paths: Sequence[str | Path]) -> list[Artifact[Folder]]:
+    """The artifacts of the models that `load_models` loads; raises what it raises if there is none."""
+    return [artifact for path in paths for artifact in _find(Path(path))]
 
 
 def _find(path: Path) -> list[Artifact[Folder]]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lm.bytelevel.byte_model import ByteModel
-from lm.model.generation import SamplingConfig, generate
+from lm.model.generation import generate
+from lm.model.sampling import SamplingConfig
 from tokenizer.errors import UserError
 
 try:

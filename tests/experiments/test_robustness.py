@@ -7,7 +7,8 @@ import pytest
 
 from experiments import robustness
 from experiments.cli import main
-from experiments.report.combining import combine, find
+from experiments.report.combining import combine
+from experiments.store import records
 from lm.data.sharding import write_shards
 from lm.data.shards import Shards
 from lm.evaluate.evaluation import evaluate
@@ -34,7 +35,7 @@ def measured(finished, out):
 def test_scores_are_those_of_the_perturbed_documents(finished, tmp_path, capsys, mistake):
     report = measured(finished, tmp_path / "out")
     said = " ".join(capsys.readouterr().out.split())
-    result, _ = combine(find([finished])[0])
+    result, _ = combine(records.finished([finished])[0])
     chosen, documents = robustness.draw(result, 12)
     rows = {(row["perturbation"], row["tokenizer"]): row for row in report["rows"]}
     assert report["n_documents"] == len(documents) == 12

@@ -15,8 +15,9 @@ from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
 from lm.evaluate.windows import plan_windows
 from lm.hf.export import export_hf
-from lm.model.generation import SamplingConfig, generate
+from lm.model.generation import generate
 from lm.model.language_model import LanguageModel
+from lm.model.sampling import SamplingConfig
 from lm.model.transformer import ModelConfig
 from lm.model.weights import load_model
 from lm.train.config import TrainConfig

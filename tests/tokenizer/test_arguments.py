@@ -14,7 +14,7 @@ from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import Deployment
 from lm.model.config import ModelConfig
-from lm.model.generation import SamplingConfig
+from lm.model.sampling import SamplingConfig
 from lm.train.config import TrainConfig
 from superbpe import Rules, train_superbpe
 from tests.properties import examples

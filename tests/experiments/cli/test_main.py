@@ -249,11 +249,19 @@ def test_flags_that_are_settings_are_named(words, message, mistake):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "package"), [([], "numpy"), (["train", "--help"], "torch"), (["pipeline", "--help"], "torch")]
-)
-def test_help_loads_no_slow_package(arguments, package):
-    code = f"import sys; from experiments.cli.main import run; run({arguments}); sys.exit({package!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+    ("line", "packages"),
+    [("", {"numpy"}), *((line, {"torch", "pandas", "transformers"}) for line in (
+        "train --help", "pipeline --help", "generate nothere", "generate nothere --prompt a", "compare nothere",
+        "downstream nothere", "downstream nothere --tasks a --out b", "extend-model nothere nothere out",
+        "inspect nothere", "choose nothere", "fertility nothere --text nothere", "encode nothere a --to b",
+    ))],
+)  # fmt: skip
+def test_help_and_mistakes_load_no_slow_package(line, packages):
+    code = (
+        f"import sys; from experiments.cli.main import run; run({line.split()}); print({packages} & {{*sys.modules}})"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1:] == ["set()"], ran.stdout + ran.stderr
 
 
 def test_sizes_and_numbers_have_bounds():

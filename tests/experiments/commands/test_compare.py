@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from experiments.cli import main
-from experiments.report.combining import combine, downstream_rows, find
+from experiments.report.combining import combine, downstream_rows
 from experiments.report.over_compute import deployment_of
-from experiments.store.records import load
+from experiments.store.records import finished, load
 from tests import other_tokenizers
 from tests.experiments.outputs import run_until as run
 from tests.experiments.outputs import setting
@@ -64,7 +64,7 @@ def test_seeds_of_several_runs_are_combined(sweep, tiny_module, tmp_path):
     other = tmp_path / "seed"
     cells = ["--multirun", "superbpe.transition=0.7,0.9", "lm.train.seed=1", f"hydra.sweep.dir={other}"]
     assert run("evaluate", [*tiny_module, *cells]) == 0
-    result, notes = combine(find([sweep, other])[0])
+    result, notes = combine(finished([sweep, other])[0])
     assert notes == []
     assert {len(each.evaluations) for each in result.arms} == {2}
     assert result.n_seeds == 2
@@ -82,7 +82,7 @@ def test_seeds_of_several_runs_are_combined(sweep, tiny_module, tmp_path):
     assert [(score["task"], score["seed"], score["value"]) for score in scores] == expected
     # One cell without its second seed: what is not common to all is left out, and said.
     shutil.rmtree(other / "1")
-    result, notes = combine(find([sweep, other])[0])
+    result, notes = combine(finished([sweep, other])[0])
     assert result.n_seeds == 1
     assert notes == [
         "BPE: seed 1 is left out because other arms lack it",
@@ -93,11 +93,11 @@ def test_seeds_of_several_runs_are_combined(sweep, tiny_module, tmp_path):
 def test_settings_and_budgets_of_arms_are_in_their_labels(sweep, tiny_module, tmp_path):
     own = ["superbpe.transition=0.75", "arms.superbpe.superbpe.transition=0.8", f"hydra.run.dir={tmp_path / 'own'}"]
     assert run("evaluate", [*tiny_module, *own]) == 0
-    result, _ = combine(find([sweep, tmp_path / "own"])[0])
+    result, _ = combine(finished([sweep, tmp_path / "own"])[0])
     assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9", "SuperBPE t=0.8"]
     flops = ["superbpe.transition=0.7", "budget.mode=equal_flops", f"hydra.run.dir={tmp_path / 'flops'}"]
     assert run("evaluate", [*tiny_module, *flops]) == 0
-    result, _ = combine(find([sweep / "0", tmp_path / "flops"])[0])
+    result, _ = combine(finished([sweep / "0", tmp_path / "flops"])[0])
     assert result.labels == [
         f"{arm} budget.mode={mode}" for arm in ("BPE", "SuperBPE") for mode in ("equal_bytes", "equal_flops")
     ]
@@ -113,7 +113,7 @@ def test_runs_with_the_same_held_out_documents_are_compared(sweep, tiny_module, 
     own = ["arms=[pieces]", f"arms.pieces.file={pieces}", 'arms.pieces.end_of_text="[SEP]"']
     own += [f"corpus.heldout_paths=[{file}]", f"hydra.run.dir={tmp_path}"]
     assert run("evaluate", [*tiny_module, *own]) == 0
-    both = find([sweep / "0", tmp_path])[0]
+    both = finished([sweep / "0", tmp_path])[0]
     result, _ = combine(both)
     assert result.labels == ["BPE", "pieces", "SuperBPE"]
     assert result.arms[0].heldout.contents.corpus != result.arms[1].heldout.contents.corpus
@@ -129,7 +129,7 @@ def test_other_held_out_text_or_another_sample_is_rejected(sweep, tiny_module, t
     assert run("evaluate", [*tiny_module, *own]) == 0
     different = r"BPE was scored on different held-out documents in .* \(corpus.heldout_sample"
     with pytest.raises(UserError, match=different):
-        combine(find([sweep / "0", tmp_path / "own"])[0])
+        combine(finished([sweep / "0", tmp_path / "own"])[0])
     other = tmp_path / "other"
     assert run("evaluate", [*tiny_module, "corpus.heldout_salt=x", f"hydra.run.dir={other}"]) == 0
     said = mistake("compare", sweep, other, "--out", tmp_path / "out")
@@ -138,7 +138,7 @@ def test_other_held_out_text_or_another_sample_is_rejected(sweep, tiny_module, t
 
 
 def test_downstream_scores_are_shown(sweep, tmp_path, mistake, capsys):
-    result, _ = combine(find([sweep])[0])
+    result, _ = combine(finished([sweep])[0])
     lm = result.arms[1].lm.name
     score = {"model": "x", "metric": "acc", "value": 0.25, "stderr": None, "straddle_share": 0.5}
     rows = [{**score, "task": f"cloze{i}"} for i in range(5)]
@@ -182,7 +182,7 @@ def test_moved_runs_and_artifacts_are_found(sweep, tiny_module, tmp_path, mistak
     error = mistake("compare", tmp_path / "0", moved, "--out", tmp_path / "out")
     assert "does not exist" in error
     assert "--artifacts" in error
-    result, _ = combine(find([tmp_path / "0", moved])[0], artifacts=store)
+    result, _ = combine(finished([tmp_path / "0", moved])[0], artifacts=store)
     assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
 
 

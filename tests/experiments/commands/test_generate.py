@@ -10,7 +10,7 @@ from experiments.store import records, trained_models
 from experiments.store.artifacts import Store
 from experiments.store.trained_models import load_models
 from lm.bytelevel.byte_model import ByteModel
-from lm.model.generation import SamplingConfig
+from lm.model.sampling import SamplingConfig
 from tests.experiments.models import write_models
 from tokenizer.errors import UserError
 

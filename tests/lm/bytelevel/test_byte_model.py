@@ -10,7 +10,8 @@ import torch
 from lm.bytelevel import byte_model
 from lm.bytelevel.byte_model import END, ByteModel
 from lm.bytelevel.tokenization_paths import TokenizationPaths
-from lm.model.generation import SamplingConfig, generate
+from lm.model.generation import generate
+from lm.model.sampling import SamplingConfig
 from superbpe import PRESETS, Rules
 from tests.lm import tiny
 from tests.lm.bytelevel.definition import LETTERS, bpe, brute, flat, is_canonical, normalizing, superwords

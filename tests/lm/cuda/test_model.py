@@ -7,9 +7,10 @@ import torch
 
 from lm.bytelevel.byte_model import ByteModel
 from lm.hf.export import export_hf
-from lm.model.generation import SamplingConfig, generate
+from lm.model.generation import generate
 from lm.model.language_model import LanguageModel
 from lm.model.loss import Objective
+from lm.model.sampling import SamplingConfig
 from lm.model.segments import Segments
 from lm.model.transformer import ModelConfig
 from lm.train import optim

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from lm.model.generation import SamplingConfig, generate, sample
+from lm.model.generation import generate, sample
 from lm.model.language_model import LanguageModel
+from lm.model.sampling import SamplingConfig
 from tests.lm import tiny
 from tokenizer.errors import UserError
 
