@@ -93,35 +93,39 @@ def verdict(result: Result) -> str:
 
 def _outcome(result: Result, names: str) -> str:
     """Result of the comparisons with the reference, about these models if the verdict about tokenizers is withheld."""
-    of = "" if not result.withheld else "that of " if result.n_seeds == 1 else "those of "
+
+    def subject(labels: Sequence[str]) -> str:
+        if not result.withheld:
+            return _listed(labels)
+        if len(labels) > 1:
+            return f"the models of {_listed(labels)}"
+        return f"the {labels[0]} model" if result.n_seeds == 1 else f"the {labels[0]} models"
+
     tested = sorted(result.tested.items(), key=lambda item: item[1].percent)
-    reference, parts = of + result.labels[0], []
-    of_these = f"of these {_count(result)} models, " if result.withheld else ""
+    reference, parts = subject(result.labels[:1]), []
     for lower in ("B", "A", None):
         group = {result.labels[j]: comparison.percent for j, comparison in tested if comparison.lower == lower}
         if not group:
             continue
-        cost = _cost(result, list(group))
-        others = ("those of " if of and len(group) > 1 else of) + _listed(list(group))
-        several = len(group) > 1 or of == "those of "
+        others, cost = subject(list(group)), _cost(result, list(group))
+        several = len(group) > 1 or (bool(result.withheld) and result.n_seeds > 1)
         ends = [percent(end(map(abs, group.values())) / 100, 2) for end in (min, max)]
         size = ends[0] if ends[0] == ends[1] else f"{ends[0].removesuffix(' %')} to {ends[1]}"
         if lower == "B":
             verb = "predict" if several else "predicts"
             parts.append(f"{others} {verb} held-out text better than {reference}: {size} fewer bits per byte{cost}")
         elif lower == "A":
-            better = "" if of else f"{reference} predicts held-out text better than {others}: "
-            than = f" than {reference}" if of else ""
+            better = "" if result.withheld else f"{reference} predicts held-out text better than {others}: "
+            than = f" than {reference}" if result.withheld else ""
             parts.append(f"{better}{others} need{'' if several else 's'} {size} more bits per byte{than}{cost}")
         elif len(tested) == 1:
             between = f"these {_count(result)} models" if result.withheld else names
             parts.append(f"no significant difference between {between} in how well they predict held-out text")
-            of_these = ""
         else:
             parts.append(f"no significant difference between {reference} and {others}")
-    start = _budget(result) + of_these
-    sentence = start + "; ".join(parts)
-    return sentence[0].upper() + sentence[1:] if start or sentence.startswith("no significant") else sentence
+    start, found = _budget(result), "; ".join(parts)
+    named = not (start or result.withheld or found.startswith("no significant"))  # begins with the name of an arm
+    return found if named else (start + found)[0].upper() + (start + found)[1:]
 
 
 def _cost(result: Result, labels: Sequence[str]) -> str:

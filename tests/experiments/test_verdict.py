@@ -42,8 +42,8 @@ def test_fewer_than_three_seeds_name_no_better_tokenizer():
     one = result(-0.2, n_seeds=1)
     assert one.winner is None
     assert verdict(one) == (
-        "Of these two models, that of SuperBPE predicts held-out text better than that of BPE: 10.00 % fewer bits per "
-        f"byte (one training run each).{_REQUIRES}"
+        "The SuperBPE model predicts held-out text better than the BPE model: 10.00 % fewer bits per byte (one "
+        f"training run each).{_REQUIRES}"
     )
     assert (decision(one.shown, one.labels), one.withheld) == ("withheld", "1 seed, at least 3 are required")
     assert verdict(result(0.1, n_seeds=2, apart=False)) == (
@@ -143,7 +143,7 @@ def test_of_many_the_verdict_stays_a_sentence():
     many = [2 + i / 100 for i in range(13)]
     others = "t=1, t=2, t=3 and 9 more"
     assert verdict(result_of_many(*many, undecided=range(13), n_seeds=1)) == (
-        f"Of these 13 models, no significant difference between that of t=0 and those of {others} "
+        f"No significant difference between the t=0 model and the models of {others} "
         f"(one training run each).{_REQUIRES}"
     )
     assert verdict(result_of_many(*many, undecided=range(13))).startswith(
