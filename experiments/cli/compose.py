@@ -111,7 +111,7 @@ def validate(config: Config) -> None:
         raise UserError("budget.train_flops=inf must be finite, or null for budget.train_bytes")
     for amount in config.budget.rungs():
         if config.budget.train_flops is None:
-            _ = dataclasses.replace(config.lm.train, train_bytes=amount).schedule  # checks the settings of the run
+            dataclasses.replace(config.lm.train, train_bytes=amount).check_schedule()
     check_arms(config)
 
 
