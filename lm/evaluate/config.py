@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tokenizer.errors import UserError, check_choice, check_fields, quoted
 
@@ -44,8 +45,9 @@ class EvalConfig:
             raise UserError(f"batch_tokens={self.batch_tokens} must be at least 1")
         if not 0 < self.confidence < 1:
             raise UserError(f"confidence={self.confidence} must be between 0 and 1, for instance 0.95")
-        known = isinstance(self.weights, Mapping)
-        if not known or not all(isinstance(w, int | float) and 0 < w < math.inf for w in self.weights.values()):
+        given: Any = self.weights
+        weights = given.values() if isinstance(given, Mapping) else [None]
+        if not all(isinstance(weight, int | float) and 0 < weight < math.inf for weight in weights):
             raise UserError(
                 f"weights={quoted(self.weights)} must be positive numbers, for instance {{english: 0.6, code: 0.4}}; "
                 "leave out the kinds of text that do not count"
