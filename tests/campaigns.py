@@ -181,7 +181,7 @@ class Experiment:
         expected, seconds = self.expected
         code, said = self.run(seconds=seconds + SECONDS)
         # Killed after its last rename, the command had finished; its files are complete.
-        assert code == 0 or "exists; name another" in said, said
+        assert code == 0 or "exists; name a" in said, said
         found = hashes(self.outputs)
         wrong = [name for name, value in expected.items() if found.get(name) != value]
         assert not wrong, f"other files: {wrong}"
