@@ -124,8 +124,8 @@ def _outcome(result: Result, names: str) -> str:
         else:
             parts.append(f"no significant difference between {reference} and {others}")
     start, found = _budget(result), "; ".join(parts)
-    named = not (start or result.withheld or found.startswith("no significant"))  # begins with the name of an arm
-    return found if named else (start + found)[0].upper() + (start + found)[1:]
+    names_first = not (start or result.withheld or found.startswith("no significant"))
+    return found if names_first else _capitalised(start + found)
 
 
 def _cost(result: Result, labels: Sequence[str]) -> str:
@@ -250,6 +250,12 @@ def at_scale(flops: float, *, superwords: bool) -> str:
         superwords: Whether one of the tokenizers has superwords.
     """
     return AT_SCALE if superwords and flops < _SMALL else ""
+
+
+def at_scale_of(result: Result) -> str:
+    """`at_scale` for the models and tokenizers of a comparison."""
+    flops = max(arm.lm.contents.summary.flops for arm in result.arms)
+    return at_scale(flops, superwords=any(len(arm.tokenizer.superword_ids()) for arm in result.arms))
 
 
 def _unequal(result: Result) -> str:
@@ -430,7 +436,12 @@ def worth_headline(answers: Mapping[str, Equivalent], reference: str) -> str:
     if rest := [*by.get("withheld", []), *by.get("unknown", [])]:
         parts.append(f"no verdict about {_listed(rest)}")
     headline = "; ".join(parts)
-    return headline if yes or no else headline[0].upper() + headline[1:]  # it may begin with the name of an arm
+    return headline if yes or no else _capitalised(headline)
+
+
+def _capitalised(sentence: str) -> str:
+    """A sentence with a capital letter; one that begins with the name of an arm stays as it is."""
+    return sentence[0].upper() + sentence[1:]
 
 
 def _are(names: Sequence[str]) -> str:

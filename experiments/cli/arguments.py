@@ -163,7 +163,7 @@ def add_rule(options: argparse.ArgumentParser) -> None:
 
 
 def rules_of(arguments: argparse.Namespace) -> Rules | None:
-    """Return the rules of `--superbpe` with those of `--rule`, checked; None without a preset."""
+    """Return the preset of `--superbpe`, changed by `--rule` and checked; None without a preset."""
     from superbpe.rules import PRESETS
 
     if arguments.superbpe is not None:

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
     missing = [name for name, value in needed.items() if not value]
     if missing and arguments.lm_eval is None and arguments.tasks != "list":
         raise UserError(f"missing: {', '.join(missing)}")
-    find_models(arguments.models)
+    find_models(arguments.models)  # before the imports, which take seconds
     import lm.evaluate.lm_eval  # noqa: F401  (fails early if lm-eval is missing)
 
     if arguments.lm_eval is not None:

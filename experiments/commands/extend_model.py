@@ -9,8 +9,8 @@ a new row is the mean of the rows of the old tokens that the token consists of. 
 function of the rows of its two parts, fitted to the merges that the model was trained with. Old rows are copied bit for
 bit.
 
-Chat templates, generation_config.json and other settings of both folders are kept. Where both have a setting, that of
-TOKENIZER is kept, but the generation_config.json of MODEL. The line `left:` names the rest, such as Python files.
+Chat templates, generation_config.json and other settings of both folders are kept. Where both have a setting,
+TOKENIZER's is kept, but MODEL's generation_config.json. The line `left:` names the rest, such as Python files.
 """
 
 from pathlib import Path
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _beside(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
-    """What the folder of the model has beside the definition of its tokenizer, and its weights."""
+    """Settings and files of the model's folder, without its weights and its configuration."""
     beside = carried.collect(folder, tokenizer.definition)
     beside["left"] = [name for name in beside["left"] if name != "config.json" and ".safetensors" not in name]
     return beside

@@ -11,7 +11,7 @@ from experiments.report.labels import describe_phase1
 from experiments.stages.contamination import sentence
 from experiments.stages.differences import differences
 from experiments.stages.outlook import next_step
-from experiments.verdict import at_scale, conditions, detail, lost_text, verdict
+from experiments.verdict import at_scale_of, conditions, detail, lost_text, verdict
 from lm.evaluate.deployment import training_flops
 from superbpe.inspection import history
 from tokenizer import Batch
@@ -63,9 +63,7 @@ def gather(
             "high": high,
             "confidence": result.arms[0].scores.confidence,
             "pooled": list(compared.pooled) if compared else [],
-            "at_scale": at_scale(
-                max(arm.lm.contents.summary.flops for arm in result.arms), superwords=result.has_superwords
-            ),
+            "at_scale": at_scale_of(result),
         },
         "next": None if step is None else step._asdict(),
         "conditions": " ".join(

@@ -29,7 +29,7 @@ from lm.scaling.pricing import Study
 from lm.train.config import TrainConfig, trained_steps
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
-from tokenizer.external.load import load_pretrained
+from tokenizer.external.load import load_saved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -132,7 +132,7 @@ def study(
     heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster, units=base.units())
     measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
     compared = Study(measured, heldout, tolerance, confidence)
-    priced = "" if equal_at is None else "The budgets are FLOPs of training the model that will be deployed."
+    priced = "" if equal_at is None else "The budgets are equal in the FLOPs of training the deployed model."
     return compared, " ".join(filter(None, [eligibility.note, priced]))
 
 
@@ -167,7 +167,7 @@ def _stored(rungs: Sequence[ComparisonRecord], store: Store) -> list[ArmRuns]:
             pairs = zip(models, scores, strict=True)
             budgets.append([(model.contents, Evaluation.load(score.path)) for model, score in pairs])
         (tokenizer,) = store.open_all([arm.tokenizer], Folder)
-        superwords = len(load_pretrained(tokenizer.path).tokenizer.superword_ids()) > 0
+        superwords = len(load_saved(tokenizer.path).superword_ids()) > 0
         arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, arm.training is not None, superwords))
     return arms
 

@@ -152,11 +152,6 @@ class Result:
         return [i for i, arm in enumerate(self.arms) if not arm.barred]
 
     @property
-    def has_superwords(self) -> bool:
-        """Whether one of the tokenizers has superwords."""
-        return any(len(arm.tokenizer.superword_ids()) for arm in self.arms)
-
-    @property
     def pair(self) -> tuple[int, int]:
         """The two arms that the verdict's numbers refer to: the reference, and the best other arm in verdicts."""
         return 0, min(filter(None, self.judged), key=lambda i: self.arms[i].scores.bits_per_byte, default=1)

@@ -121,14 +121,16 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
 
 def check_weights(artifact: Artifact[HeldoutDocuments], weights: Mapping[str, float]) -> None:
     """Raise a UserError if `eval.weights` names a kind that the held-out text does not have."""
+    if not weights:
+        return
     kinds = kinds_of(artifact.contents.names[SOURCE])
-    if weights and kinds is None:
+    if kinds is None:
         raise UserError(
             f"eval.weights={dict(weights)}, but the held-out text has no kinds; use a corpus.source_field with values "
             "such as 'code: numpy' in all documents, or remove eval.weights"
         )
     for name in weights:
-        if kinds is not None and name not in kinds.names:
+        if name not in kinds.names:
             hint = did_you_mean(name, kinds.names)
             raise UserError(f"eval.weights has {quoted(name)}{hint}; the kinds of text are: {', '.join(kinds.names)}")
 

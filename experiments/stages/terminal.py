@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.console import Lines, percent_change, si, signed
 from experiments.stages.contamination import sentence
-from experiments.verdict import BUDGETS, at_scale, decision, detail, verdict
+from experiments.verdict import BUDGETS, at_scale_of, decision, detail, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,8 +63,7 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
         say(line)
     if result.overlap is not None:
         say(sentence(result.overlap.contents))
-    at_larger = at_scale(max(arm.lm.contents.summary.flops for arm in result.arms), superwords=result.has_superwords)
-    if last and at_larger:
+    if last and (at_larger := at_scale_of(result)):
         say(at_larger)
     if result.demonstration:
         say(

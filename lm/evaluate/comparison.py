@@ -13,7 +13,7 @@ import numpy as np
 
 from lm.bits import bits
 from lm.evaluate.bits_per_byte import Evaluation
-from lm.evaluate.significance import FEWEST_IN_STRATUM, Needed, Ratio, effective_number, family_level, pool
+from lm.evaluate.significance import FEWEST_IN_STRATUM, Needed, Ratio, effective_number, family_level, pool, reaches
 from tokenizer.errors import UserError, counted
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def _reason_barred(name: str, evaluations: Sequence[Evaluation]) -> str:
 
 
 def enough(effective: float | NDArray[np.float64], cluster: str) -> Any:
-    """Return whether there are enough effective documents or sources for a verdict; the slack is for rounding."""
-    return effective >= FEWEST_EFFECTIVE[cluster] - 1e-6
+    """Return whether there are enough effective documents or sources for a verdict."""
+    return reaches(effective, FEWEST_EFFECTIVE[cluster])
 
 
 def reason_withheld(effective: float, cluster: str, n_seeds: int) -> str:
@@ -390,7 +390,7 @@ def _compared(
         barred = reasons[i] or reasons[j]
         tested = 0 if i or barred else family
         level = family_level(confidence, tested)
-        interval = ratio.known_interval(level) if losses.effective >= losses.fewest - 1e-6 else None
+        interval = ratio.known_interval(level) if reaches(losses.effective, losses.fewest) else None
         described: dict[str, Any] = {}
         if interval is not None:
             described = {

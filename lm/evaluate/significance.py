@@ -34,6 +34,11 @@ def effective_number(sizes: NDArray[Any]) -> Floats:
     return np.asarray(1 / (shares**2).sum(-1))
 
 
+def reaches(effective: float | NDArray[np.float64], fewest: float) -> Any:
+    """Whether there are at least so many effective units; the slack is for rounding."""
+    return effective >= fewest - 1e-6
+
+
 def strata(kinds: NDArray[np.integer], sizes: NDArray[Any]) -> NDArray[np.int64]:
     """Stratum of each unit, int64[n_units]: its kind, or another one if the kind has too few units for a variance.
 
@@ -50,8 +55,7 @@ def strata(kinds: NDArray[np.integer], sizes: NDArray[Any]) -> NDArray[np.int64]
     totals, squares = (dict(enumerate(np.bincount(kinds, power).tolist())) for power in (sizes, sizes**2))
     stratum = np.arange(len(totals))
     while len(totals) > 1:
-        least = FEWEST_IN_STRATUM - 1e-6  # the slack is for rounding
-        few = [k for k, total in totals.items() if not total or total**2 < least * squares[k]]
+        few = [k for k, total in totals.items() if not total or not reaches(total**2 / squares[k], FEWEST_IN_STRATUM)]
         if not few:
             break
         smallest = min(few, key=totals.__getitem__)

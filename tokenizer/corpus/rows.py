@@ -300,9 +300,8 @@ def batch_column(column: Any, config: CorpusConfig, skipped: Skipped, part: str 
             longest = pc.max(pc.binary_length(texts.dictionary)).as_py() or 1
             rows = max(1, min(rows, _PARQUET_ROWS, 4 * config.batch_bytes // longest))
         for start in range(0, len(chunk), rows):
-            batch, missing = _batch(
-                _as_bytes(texts.slice(start, rows), what), "", np.arange(first + start, first + len(chunk)), config
-            )
+            numbers = np.arange(first + start, first + min(start + rows, len(chunk)))
+            batch, missing = _batch(_as_bytes(texts.slice(start, rows), what), "", numbers, config)
             if missing:
                 count, places = count + len(missing), [*places, *missing][:PLACES]
                 skipped.add(what, count, places)
@@ -329,7 +328,7 @@ def _batch(texts: Any, where: str, numbers: NDArray[np.int64], config: CorpusCon
 
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if longest > config.document_limit_bytes and config.skip_above is None:
-        raise too_long(f"{where}a document of rows {numbers[0]} to {numbers[len(texts) - 1]}", longest, config)
+        raise too_long(f"{where}a document of rows {numbers[0]} to {numbers[-1]}", longest, config)
     missing = dict.fromkeys(pc.indices_nonzero(texts.is_null()).to_pylist() if texts.null_count else [], "null")
     texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # copies slices, so that offsets start at 0
     _, offsets, data = texts.buffers()
