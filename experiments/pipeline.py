@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.__main__ import main
 from experiments.arms import resolve_arms
-from experiments.cli.console import Reporter
 from experiments.config import part, recorded
 from experiments.logging.tracking import Tracker
-from experiments.results import ArmRecord, ComparisonRecord
+from experiments.progress import Reporter
 from experiments.runs import chains, list_runs
 from experiments.settings import resolved
 from experiments.stages import STAGES, contamination, corpus, heldout
@@ -38,33 +37,32 @@ if TYPE_CHECKING:
 
     from experiments.arms import Arm
     from experiments.config import Config
+    from experiments.findings.compared import Findings
+    from experiments.findings.next_step import Step
     from experiments.logging.tracking import Labels
-    from experiments.results import Contamination, HeldoutDocuments, TrainedModel, Tuning
+    from experiments.results import ComparisonRecord, Contamination, HeldoutDocuments, TrainedModel, Tuning
     from experiments.runs import Run
-    from experiments.stages.comparison import Result
     from experiments.stages.corpus import Text
-    from experiments.stages.outlook import Step
-    from experiments.stages.shards import Encoded
+    from experiments.stages.shards import EncodedArm
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
 
 
-_VERDICTS = {"B better": "better", "A better": "worse", "no significant difference": "undecided"}
-
-
 class Outcome(NamedTuple):
-    """Result of a run: set from the stage `evaluate` on, with the page from `report` on.
+    """Findings of a run: set from the stage `evaluate` on, with the page from `report` on.
 
     Attributes:
         page: Path of the report.
         rungs: Comparison of the largest models at every budget, smallest first.
+        records: Their records.
         step: Change to the run that would settle what the comparison leaves open.
     """
 
     page: Path | None = None
-    rungs: Sequence[Result] = ()
+    rungs: Sequence[Findings] = ()
+    records: Sequence[ComparisonRecord] = ()
     step: Step | None = None
 
 
@@ -150,7 +148,9 @@ def _models(
 ) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
-        from experiments.stages import evaluate, plan, precision, terminal, tuning
+        from experiments.findings import precision, terminal
+        from experiments.findings.compared import compare_runs
+        from experiments.stages import evaluate, plan, tuning
         from experiments.stages.model_tasks import place
 
     scoring = part(EvalConfig, config.eval)
@@ -187,7 +187,7 @@ def _models(
         run: evaluate.score(context, scoring, plans[run].device, run, model, encoded[run.arm], documents)
         for run, model in models.items()
     }
-    results = evaluate.compare(context, text, encoded, models, scores, config.budget, config.deployment)
+    results = compare_runs(context, text, encoded, models, scores, config.budget, config.deployment)
     largest = config.lm.all_sizes[-1]
     rungs = [
         _described(config, arms, result, shapes[size], overlap, tuned[size])
@@ -205,10 +205,10 @@ def _encoded(
     config: Config,
     text: Text,
     tokenizers: Mapping[str, ArmTokenizer],
-) -> dict[str, Encoded]:
+) -> dict[str, EncodedArm]:
     """Encode the text with every tokenizer: the held-out documents first, which say how much space the others need."""
-    from experiments.stages import terminal
-    from experiments.stages.shards import Encoded, encode
+    from experiments.findings import terminal
+    from experiments.stages.shards import EncodedArm, encode
 
     settings = config.shards
     heldout = {name: encode(context, settings, text, arm, "heldout") for name, arm in tokenizers.items()}
@@ -217,23 +217,23 @@ def _encoded(
     encoded = {}
     for name, arm in tokenizers.items():
         training = encode(context, settings, text, arm, "train", counts, heldout[name].contents)
-        encoded[name] = Encoded(arm, training, heldout[name])
+        encoded[name] = EncodedArm.of(arm, training, heldout[name])
     return encoded
 
 
 def _trained(
     context: Context,
-    encoded: Mapping[str, Encoded],
+    encoded: Mapping[str, EncodedArm],
     shapes: Mapping[int, ModelConfig],
     plans: Mapping[Run, TrainConfig],
 ) -> dict[Run, Artifact[TrainedModel]]:
     """Train the models of all runs, one after the other, in this process and those that it leads."""
-    from experiments.stages import outlook
+    from experiments.stages import time_left
     from experiments.stages.models import train_chain
 
     groups = chains(list(plans))
-    flops = [outlook.flops_left(context, shapes[one[0].size], encoded[one[0].arm], one, plans) for one in groups]
-    left = outlook.TimeLeft(context, flops)
+    flops = [time_left.flops_left(context, shapes[one[0].size], encoded[one[0].arm], one, plans) for one in groups]
+    left = time_left.TimeLeft(context, flops)
     models: dict[Run, Artifact[TrainedModel]] = {}
     for chain in groups:
         models |= train_chain(context, shapes[chain[0].size], encoded[chain[0].arm], chain, plans, left.row)
@@ -244,70 +244,39 @@ def _trained(
 def _described(
     config: Config,
     arms: Sequence[Arm],
-    result: Result,
+    result: Findings,
     model: ModelConfig,
     overlap: Artifact[Contamination] | None,
     tuned: Mapping[str, Tuning],
-) -> Result:
+) -> Findings:
     """Add what the pages say about a comparison: the settings of each arm, overlap, tuning."""
     named = []
     for arm, compared in zip(arms, result.arms, strict=True):
-        settings = resolved(config, arm, model, compared.arm.artifact.contents.revision)
-        named.append(dataclasses.replace(compared, arm=dataclasses.replace(compared.arm, settings=settings)))
+        settings = resolved(config, arm, model, compared.artifact.contents.revision)
+        named.append(dataclasses.replace(compared, settings=settings))
     runs = tuple(tuned[arm.name] for arm in arms) if any(one.runs for one in tuned.values()) else ()
     return dataclasses.replace(result, arms=named, overlap=overlap, tuning=runs)
 
 
 def _shown(
-    context: Context, config: Config, stages: Collection[str], text: Text, rungs: Sequence[Result], folder: Path
+    context: Context, config: Config, stages: Collection[str], text: Text, rungs: Sequence[Findings], folder: Path
 ) -> Outcome:
     """Write the report about the largest budget, and print the results."""
-    from experiments.report import over_compute
-    from experiments.stages import reporting, terminal
-    from experiments.stages.outlook import next_step
+    from experiments.findings import terminal
+    from experiments.findings.compared import record
+    from experiments.findings.next_step import next_step
+    from experiments.report import artifact, over_compute
 
-    page, result = None, rungs[-1]
+    page, result, records = None, rungs[-1], list(map(record, rungs))
     if "report" in stages:
-        artifact = reporting.report(context, config.deployment, text, result, recorded(config))
-        page = artifact.path / reporting.PAGE
+        page = artifact.report(context, config.deployment, text, result, recorded(config)).path / artifact.PAGE
     terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1)
-    step = next_step(list(result.tested.values()), result.arms[0].arm.settings, command_line(), result.seed_seconds)
+    step = next_step(list(result.tested.values()), result.arms[0].settings, command_line(), result.seed_seconds)
     if len(rungs) > 1:
-        step = over_compute.show(context, list(map(record, rungs)), config.deployment, config.budget.tolerance, folder)
+        step = over_compute.show(context, records, config.deployment, config.budget.tolerance, folder)
     if page is not None:
         context.reporter.say(f"report: {page}")
-    return Outcome(page, rungs, step)
-
-
-def record(result: Result) -> ComparisonRecord:
-    """Return the record of a comparison: the numbers of every arm, with differences from the first."""
-    rows = []
-    for place, arm in enumerate(result.arms):
-        compared = result.comparisons.get((0, place))
-        training, counts = arm.arm.record, arm.arm.counts
-        rows.append(
-            ArmRecord(
-                key=arm.key,
-                label=arm.label,
-                tokenizer=arm.arm.artifact.name,
-                training=None if training is None else training.name,
-                counts=None if counts is None else counts.name,
-                shards=arm.training.name,
-                heldout=arm.heldout.name,
-                lms=[artifact.name for artifact in arm.lms],
-                evaluations=[artifact.name for artifact in arm.artifacts],
-                vocab_size=arm.tokenizer.vocab_size,
-                bytes_per_token=arm.scores.bytes_per_token,
-                bits_per_byte=arm.scores.bits_per_byte,
-                interval=arm.scores.bits_per_byte_interval,
-                percent=None if compared is None else compared.percent,
-                percent_interval=None if compared is None else compared.interval,
-                verdict="" if compared is None else _VERDICTS.get(compared.verdict, compared.verdict),
-                withheld=arm.barred if compared is None else compared.withheld,
-                settings=arm.arm.settings,
-            )
-        )
-    return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence)
+    return Outcome(page, rungs, records, step)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby, product
 from typing import TYPE_CHECKING
 
-from experiments.cli.console import si
+from experiments.numbers import si
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,7 +8,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from experiments.report.characters import visible
+from experiments.characters import visible
 from tokenizer.files import shown
 
 if TYPE_CHECKING:

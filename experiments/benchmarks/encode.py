@@ -19,7 +19,7 @@ from pathlib import Path
 from experiments.benchmarks import harness
 from experiments.benchmarks.harness import Job
 from experiments.cli.arguments import whole
-from experiments.cli.console import console
+from experiments.progress import console
 from superbpe import train_superbpe
 from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.formats import HF_FILE

@@ -20,6 +20,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from experiments import progress
 from experiments.cli import console
 from experiments.cli.arguments import size, whole
 from tokenizer import Corpus, CorpusConfig, UserError
@@ -94,7 +95,7 @@ def in_turn(jobs: Sequence[Job], rounds: int) -> None:
     for number in range(rounds):
         for job in jobs:
             job.run()
-            console.stderr.print(f"round {number + 1}: {job.name} ({job.facts['wall']:.1f} s)", style="dim")
+            progress.stderr.print(f"round {number + 1}: {job.name} ({job.facts['wall']:.1f} s)", style="dim")
 
 
 def agreement(expected: Sequence[str], actual: Sequence[str]) -> int:
@@ -104,8 +105,8 @@ def agreement(expected: Sequence[str], actual: Sequence[str]) -> int:
 
 def print_table(title: str, rows: Sequence[Mapping[str, str]], caption: str) -> None:
     """Print a table of rows with the same columns, of which the first is left-aligned."""
-    console.print_table(title, list(rows[0]), [list(row.values()) for row in rows])
-    console.console.print(f"{os.cpu_count()} cores; {caption}")
+    progress.print_table(title, list(rows[0]), [list(row.values()) for row in rows])
+    progress.console.print(f"{os.cpu_count()} cores; {caption}")
 
 
 # The command line.

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from experiments.benchmarks import harness
 from experiments.cli.arguments import whole
-from experiments.cli.console import si
+from experiments.numbers import si
 from lm.data.shards import Shards, TextLoss
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate

@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from experiments.cli.console import complain, console, exit_code, line
+from experiments.cli.console import complain, exit_code
+from experiments.progress import console, line
 from experiments.shell import operand
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, did_you_mean, listed

@@ -13,8 +13,9 @@ import os
 import sys
 from typing import NoReturn
 
-from experiments.cli.console import complain, complain_of_bug, console, exit_code, spell
+from experiments.cli.console import complain, complain_of_bug, exit_code, spell
 from experiments.cli.process import restore
+from experiments.progress import console
 from tokenizer.errors import UserError, did_you_mean
 
 COMMANDS: dict[str, dict[str, str]] = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import console, duration, finish, line, print_table, signed, stderr
+from experiments.cli.console import finish
+from experiments.numbers import duration, signed
+from experiments.progress import console, line, print_table, stderr
 from experiments.store import records
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json

@@ -29,11 +29,13 @@ from experiments.cli.arguments import (
     transition,
     whole,
 )
-from experiments.cli.console import Reporter, duration, finish, si
+from experiments.cli.console import finish
 from experiments.fertility import measures
 from experiments.fertility.choosing import CHEAPEST, cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, Trainer, grid
 from experiments.fertility.tallies import read, tally, text_of
+from experiments.numbers import duration, si
+from experiments.progress import Reporter
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
 from experiments.shell import hydra_names, operand, setting

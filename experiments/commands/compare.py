@@ -22,7 +22,8 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, named, number, out_folder, whole
-from experiments.cli.console import Reporter, finish
+from experiments.cli.console import finish
+from experiments.progress import Reporter
 from experiments.shell import command_text
 from experiments.store import records
 from tokenizer.durable import write_json, write_whole
@@ -96,16 +97,16 @@ def run(arguments: argparse.Namespace) -> None:
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
     done, others = records.finished(runs)
     # These import Torch, which takes seconds.
-    from experiments import robustness
+    from experiments.findings import perturbed
+    from experiments.findings.next_step import Step
+    from experiments.findings.terminal import show_tables
+    from experiments.findings.verdict import detail, verdict
     from experiments.report import combining as comparing
+    from experiments.report.artifact import provenance
     from experiments.report.comparison_page import render
     from experiments.report.data import gather
     from experiments.report.figures import to_csv
     from experiments.report.over_compute import deployment_of
-    from experiments.stages.outlook import Step
-    from experiments.stages.reporting import provenance
-    from experiments.stages.terminal import show_tables
-    from experiments.verdict import detail, verdict
     from lm.evaluate.deployment import Deployment
 
     reporter = Reporter()
@@ -121,8 +122,8 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     notes += left_out
     notes += [f"{run.folder}: {_WHY.get(run.status, run.status)}{shorten(run.error or '', 300)}" for run in others]
     if arguments.perturb:
-        robustness.measure(result, out, reporter, documents=arguments.documents)
-        _finish(reporter, notes, out / robustness.NUMBERS, then=["compare", runs[0]])
+        perturbed.measure(result, out, reporter, documents=arguments.documents)
+        _finish(reporter, notes, out / perturbed.NUMBERS, then=["compare", runs[0]])
         return
     scores = comparing.downstream_rows(result, arguments.downstream) if arguments.downstream else []
     # Their folders, and their commands with the values of a cell of a sweep.

@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.arguments import Parser, out_folder, whole
-from experiments.cli.console import Reporter, console, finish, percent
+from experiments.cli.console import finish
+from experiments.numbers import percent
+from experiments.progress import Reporter, console
 from experiments.store.trained_models import Saved, find_models, load_models, open_model
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, did_you_mean

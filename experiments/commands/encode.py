@@ -19,7 +19,9 @@ from experiments.cli.arguments import (
     text_options,
     with_pattern,
 )
-from experiments.cli.console import Reporter, finish, si
+from experiments.cli.console import finish
+from experiments.numbers import si
+from experiments.progress import Reporter
 from lm.data.sharding import reading_threads, write_shards
 from tokenizer.durable import naming
 from tokenizer.errors import UserError

@@ -25,7 +25,8 @@ from experiments.cli.arguments import (
     say_left,
     whole,
 )
-from experiments.cli.console import Reporter, console, finish, line
+from experiments.cli.console import finish
+from experiments.progress import Reporter, console, line
 from tokenizer import formats
 from tokenizer.errors import UserError
 from tokenizer.formats import carried

@@ -30,7 +30,9 @@ from experiments.cli.arguments import (
     whole,
     with_pattern,
 )
-from experiments.cli.console import Reporter, console, finish, si
+from experiments.cli.console import finish
+from experiments.numbers import si
+from experiments.progress import Reporter, console
 from superbpe import PRESETS, train_superbpe
 from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats.carried import carried

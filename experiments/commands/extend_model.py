@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.arguments import TOKENIZER, Parser, open_exact, out_folder, say_left
-from experiments.cli.console import Reporter, console, finish
+from experiments.cli.console import finish
+from experiments.progress import Reporter, console
 from lm.hf.extension import INITS, constituents, extend_model
 from tokenizer import Tokenizer, UserError
 from tokenizer.durable import new_folder

@@ -28,9 +28,10 @@ from experiments.cli.arguments import (
     tokenizers_of,
     with_pattern,
 )
-from experiments.cli.console import Reporter, finish
+from experiments.cli.console import finish
 from experiments.fertility import measures
 from experiments.fertility.tallies import SOURCE, read, tally, text_of
+from experiments.progress import Reporter
 from experiments.report import fertility_page as page
 from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1

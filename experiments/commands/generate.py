@@ -10,10 +10,11 @@ resampled among all tokens that start with its bytes.
 import re
 from typing import TYPE_CHECKING
 
+from experiments.characters import harmless
 from experiments.cli.arguments import Parser, number, whole
-from experiments.cli.console import Reporter, console, finish
+from experiments.cli.console import finish
 from experiments.logging.tracking import FILE
-from experiments.report.characters import harmless
+from experiments.progress import Reporter, console
 from experiments.shell import operand
 from experiments.store import records
 from experiments.store.artifacts import Store

@@ -28,7 +28,9 @@ from experiments.cli.arguments import (
     size,
     tokenizers_of,
 )
-from experiments.cli.console import finish, print_table, si
+from experiments.cli.console import finish
+from experiments.numbers import si
+from experiments.progress import print_table
 from experiments.report import vocabulary, vocabulary_page
 from experiments.report.vocabulary import Side
 from experiments.shell import operand

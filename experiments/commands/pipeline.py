@@ -24,9 +24,10 @@ from rich.text import Text
 from experiments.cli import sweep
 from experiments.cli.arguments import Parser
 from experiments.cli.compose import check, choices, first_cell, keys, normalized, to_config
-from experiments.cli.console import Reporter, complain, complain_of_bug, console, finish, spell, spelled, system_error
+from experiments.cli.console import complain, complain_of_bug, finish, spell, spelled, system_error
 from experiments.cli.process import stoppable
 from experiments.logging.tracking import Labels
+from experiments.progress import Reporter, console
 from experiments.shell import setting
 from experiments.stages import STAGES
 from experiments.store import records
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from hydra.conf import HydraConf
     from omegaconf import DictConfig
 
-    from experiments.stages.comparison import Result
+    from experiments.findings.compared import Findings
 
 SHOWN = {
     "experiment": "a complete set of settings",
@@ -257,7 +258,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
                 on_artifact=record.uses,
                 labels=_labels(folder, stage, cell),
             )
-        record.done([pipeline.record(rung) for rung in outcome.rungs], outcome.page)
+        record.done(outcome.records, outcome.page)
         if number is None:
             then = outcome.step.follow(reporter) if outcome.step else ()
             finish(folder, then=then or _next(stage, outcome.rungs, hydra_config, overrides))
@@ -282,7 +283,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     return 0
 
 
-def _next(stage: str, results: Sequence[Result], run: HydraConf, overrides: Sequence[str]) -> list[Path | str]:
+def _next(stage: str, results: Sequence[Findings], run: HydraConf, overrides: Sequence[str]) -> list[Path | str]:
     """Words of the command that continues after a stage."""
     if stage == "report":
         arms = results[-1].arms

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, add_tokenizer, open_exact, out_folder, say_left
-from experiments.cli.console import console, finish
+from experiments.cli.console import finish
+from experiments.progress import console
 from experiments.shell import operand
 from tokenizer.errors import UserError
 from tokenizer.external.opening import is_repository_id

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser
-from experiments.cli.console import Lines, Reporter, console, duration, finish, line, print_table, si, stderr
+from experiments.cli.console import finish
+from experiments.numbers import duration, si
+from experiments.progress import Lines, Reporter, console, line, print_table, stderr
 from experiments.store import inventory, records
 from experiments.store.artifacts import Store
 from experiments.store.inventory import DAMAGED, UNFINISHED, WHOLE, Item

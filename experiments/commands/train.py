@@ -19,7 +19,9 @@ from experiments.cli.arguments import (
     transition,
     whole,
 )
-from experiments.cli.console import Reporter, finish, si
+from experiments.cli.console import finish
+from experiments.numbers import si
+from experiments.progress import Reporter
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION, Rules
 from superbpe.transition import competes, resolve_transition

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from experiments.cli.console import percent_change, signed
 from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS
 from experiments.fertility.tallies import by_text
+from experiments.numbers import percent_change, signed
 from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import Ratio, family_level
 

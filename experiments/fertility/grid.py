@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.cli.console import si
+from experiments.numbers import si
 from superbpe import PRESETS, train_superbpe
 from superbpe.rules import PHASE1
 from superbpe.transition import AUTO, resolve_transition
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.cli.console import Reporter
+    from experiments.progress import Reporter
     from tokenizer import Batch, Corpus
     from tokenizer.corpus.texts import Text
 

@@ -14,7 +14,7 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from experiments.report.characters import visible
+from experiments.characters import visible
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:

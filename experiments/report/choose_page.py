@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.cli.console import Lines, si
 from experiments.fertility.choosing import CHEAPEST
+from experiments.numbers import si
+from experiments.progress import Lines
 from experiments.report import page
 from experiments.report.fertility_page import Table, premium
 from experiments.report.figures import Figure, colour, data, shape, spec, vocabulary_axis

@@ -8,6 +8,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from experiments.config import BudgetConfig
+from experiments.findings.compared import Findings, ScoredArm, scored
 from experiments.report.labels import label_all
 from experiments.results import (
     ArmRecord,
@@ -20,10 +21,9 @@ from experiments.results import (
     TrainedModel,
     TrainedTokenizer,
 )
-from experiments.stages.comparison import ArmResult, Result, scored
 from experiments.stages.contamination import KIND
 from experiments.stages.plan import DEFAULT_DEPLOYMENT
-from experiments.stages.shards import Encoded
+from experiments.stages.shards import EncodedArm
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store.artifacts import Artifact, Store
 from tokenizer.errors import UserError
@@ -63,7 +63,7 @@ def combine(
     *,
     tolerance: float | None = None,
     deployment: Deployment = DEFAULT_DEPLOYMENT,
-) -> tuple[Result, list[str]]:
+) -> tuple[Findings, list[str]]:
     """Return all tokenizers of the runs as one result, and notes about what was left out.
 
     A model that several runs share appears once. Models that differ only in their seed are seeds of one arm. Arms are
@@ -126,9 +126,9 @@ def combine(
     ]
     arms = [_scored(label, group, sorted(seeds)) for label, group in zip(labels, ordered, strict=True)]
     _check_text([group.store for group in ordered], arms)
-    mode = arms[0].arm.settings.get("budget.mode", BudgetConfig.mode)
+    mode = arms[0].settings.get("budget.mode", BudgetConfig.mode)
     budget = BudgetConfig(mode=mode, tolerance=tolerance or min(map(tolerance_of, done)))
-    return Result.of(arms, budget, deployment, overlap=_overlap(done, artifacts)), notes
+    return Findings.of(arms, budget, deployment, overlap=_overlap(done, artifacts)), notes
 
 
 def tolerance_of(run: Record) -> float:
@@ -150,7 +150,7 @@ def _overlap(done: Sequence[Record], artifacts: str | None) -> Artifact[Contamin
     return Store.at(artifacts or done[0].store).find(name, Contamination)
 
 
-def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
+def _check_text(stores: Sequence[Store], arms: Sequence[ScoredArm]) -> None:
     """Raise a UserError unless all arms were scored on the same held-out documents.
 
     Corpora with different training text may have the same held-out documents, which then have the same hash. Of one
@@ -174,7 +174,7 @@ def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
             )
 
 
-def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
+def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ScoredArm:
     entry, store = group.entry, group.store
     models, evaluations = zip(*(group.models[seed] for seed in seeds), strict=True)
     (artifact,) = store.open_all([entry.tokenizer], TokenizerFolder)
@@ -188,10 +188,10 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
         settings=group.settings,
     )
     training, heldout = store.open_all([entry.shards, entry.heldout], ShardsFolder)
-    return scored(Encoded(arm, training, heldout), models, evaluations)
+    return scored(EncodedArm.of(arm, training, heldout), models, evaluations)
 
 
-def downstream_rows(result: Result, path: Path) -> list[dict[str, Any]]:
+def downstream_rows(result: Findings, path: Path) -> list[dict[str, Any]]:
     """Return the task scores of the result's models in a `downstream.json`, sorted by task and metric.
 
     Raises:

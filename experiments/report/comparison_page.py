@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.cli.console import si
+from experiments.numbers import si
 from experiments.report import charts, page
 from experiments.report.figures import Figure
 

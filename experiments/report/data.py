@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import percent_change, signed
+from experiments.findings.differences import differences
+from experiments.findings.next_step import next_step
+from experiments.findings.verdict import at_scale_of, conditions, detail, lost_text, verdict
+from experiments.numbers import percent_change, signed
 from experiments.report import texts
 from experiments.report.labels import describe_phase1
 from experiments.stages.contamination import sentence
-from experiments.stages.differences import differences
-from experiments.stages.outlook import next_step
-from experiments.verdict import at_scale_of, conditions, detail, lost_text, verdict
 from lm.evaluate.deployment import training_flops
 from superbpe.inspection import history
 from tokenizer import Batch
@@ -20,7 +20,7 @@ from tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from experiments.stages.comparison import ArmResult, Result
+    from experiments.findings.compared import Findings, ScoredArm
     from lm.evaluate.deployment import Deployment
     from tokenizer.interface import TokenizerLike
 
@@ -29,7 +29,7 @@ _CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
 
 
 def gather(
-    result: Result,
+    result: Findings,
     *,
     deployment: Deployment,
     provenance: Mapping[str, Any],
@@ -41,7 +41,7 @@ def gather(
     Args:
         result: The comparison.
         deployment: The model that will be deployed, whose training FLOPs the page shows too.
-        provenance: Output of `experiments.stages.reporting.provenance`.
+        provenance: Output of `experiments.report.artifact.provenance`.
         command: Command line of the run, for the command that would settle what is open.
         threads: Threads for encoding; None for all cores.
     """
@@ -49,7 +49,7 @@ def gather(
     compared = result.shown if len(result.arms) > 1 else None
     low, high = (compared.interval if compared else None) or (None, None)
     winner, labels = result.winner, result.labels
-    step = next_step(list(result.tested.values()), result.arms[0].arm.settings, command, result.seed_seconds)
+    step = next_step(list(result.tested.values()), result.arms[0].settings, command, result.seed_seconds)
     return {
         "title": f"{' and '.join(labels) if len(labels) == 2 else f'{len(labels)} tokenizers'} compared",
         "demonstration": result.demonstration,
@@ -105,8 +105,8 @@ def _compression(
     return history.measure(tokenizer, [Batch.from_texts(documents)], threads=threads).curve(points)
 
 
-def _tiles(result: Result, parts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The main numbers: the two arms of `Result.pair`, with the tokens for each kind of text, and some others."""
+def _tiles(result: Findings, parts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The main numbers: the two arms of `Findings.pair`, with the tokens for each kind of text, and some others."""
     if len(result.arms) == 1:
         return []
     first, second = (result.arms[i] for i in result.pair)
@@ -122,7 +122,7 @@ def _tiles(result: Result, parts: Sequence[Mapping[str, Any]]) -> list[dict[str,
     tokens += " tokens for the held-out text" + (f" ({', '.join(kinds)})" if kinds else "")
     rest = [arm for i, arm in enumerate(result.arms) if i not in result.pair][:3]
 
-    def change(value: Callable[[ArmResult], float], start: str, end: str = "") -> dict[str, str]:
+    def change(value: Callable[[ScoredArm], float], start: str, end: str = "") -> dict[str, str]:
         others = ", ".join(f"{arm.label} {percent_change(value(arm), value(first))}" for arm in rest)
         text = f"{start} ({others}){end}" if rest else f"{start}{end}"
         return {"value": percent_change(value(second), value(first)), "text": text}
@@ -140,7 +140,7 @@ def _tiles(result: Result, parts: Sequence[Mapping[str, Any]]) -> list[dict[str,
     ]
 
 
-def _row(arm: ArmResult, deployment: Deployment) -> dict[str, Any]:
+def _row(arm: ScoredArm, deployment: Deployment) -> dict[str, Any]:
     tokenizer, model, scores = arm.tokenizer, arm.lm.contents.summary, arm.scores
     low, high = scores.bits_per_byte_interval or (None, None)
     return {
@@ -150,7 +150,7 @@ def _row(arm: ArmResult, deployment: Deployment) -> dict[str, Any]:
         "vocab_size": tokenizer.vocab_size,
         "vocab_used": int((arm.evaluations[0].token_counts > 0).sum()),
         "transition": _transition(tokenizer),
-        "software": arm.arm.artifact.contents.software,
+        "software": arm.artifact.contents.software,
         "text_lost": lost_text(arm),
         "barred": arm.barred,
         "superwords": len(tokenizer.superword_ids()),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cli.console import Lines, percent, percent_change, si, signed
+from experiments.findings.verdict import loses_text
+from experiments.numbers import percent, percent_change, si, signed
+from experiments.progress import Lines
 from experiments.report import charts, page
 from experiments.report.figures import Figure
-from experiments.verdict import loses_text
 from tokenizer.errors import counted, listed
 
 if TYPE_CHECKING:

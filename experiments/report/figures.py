@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from experiments.report.characters import all_harmless
+from experiments.characters import all_harmless
 
 Rows = Sequence[Mapping[str, Any]]
 HEIGHT = 260

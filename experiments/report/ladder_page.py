@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import altair as alt
 
 from experiments.fertility.measures import deployment, deployments
+from experiments.findings.verdict import ANSWERS, change_text, flops_text, worth_headline
 from experiments.report import page
 from experiments.report.figures import Figure, colour, data, shape, spec
 from experiments.shell import command_text
-from experiments.verdict import ANSWERS, change_text, flops_text, worth_headline
 from lm.evaluate.deployment import Deployment
 from lm.scaling.pricing import PHASES
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.cli.console import Reporter
 from experiments.config import BudgetConfig
 from experiments.fertility.measures import deployment
+from experiments.findings.next_step import Step, next_step
+from experiments.findings.verdict import at_scale, decisions, statements, worth_headline
+from experiments.progress import Reporter
 from experiments.report.combining import tolerance_of
 from experiments.results import Folder, Scores, TrainedModel
-from experiments.stages.outlook import Step, next_step
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
-from experiments.verdict import at_scale, decisions, statements, worth_headline
 from lm.bits import bits
 from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping, sampling_units
 from lm.evaluate.comparison import eligible

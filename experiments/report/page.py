@@ -19,8 +19,8 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from experiments.cli.console import duration, percent, si, signed
-from experiments.report.characters import harmless, visible
+from experiments.characters import harmless, visible
+from experiments.numbers import duration, percent, si, signed
 from experiments.report.figures import PAPER, PAPER_WIDTH, PNG_SCALE
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from superbpe.inspection import tokens as inspection
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from experiments.stages.comparison import ArmResult, Result
+    from experiments.findings.compared import Findings, ScoredArm
 
 
 _SUPERWORDS = 60
@@ -22,13 +22,13 @@ _SEGMENTED_BYTES = 1_600
 """Length of the segmented part of a document."""
 
 
-def heldout(result: Result, n_bytes: int) -> list[str]:
+def heldout(result: Findings, n_bytes: int) -> list[str]:
     """The first held-out documents, about `n_bytes` in total, decoded from the shards that were scored.
 
     They are the original documents, unless the tokenizers of all arms change text.
     """
     arm = next((arm for arm in result.arms if not arm.tokenizer.changes_text), result.arms[0])
-    shards, taken, total = open_shards(arm.heldout, arm.arm), list[str](), 0
+    shards, taken, total = open_shards(arm.heldout, arm), list[str](), 0
     for i in range(shards.n_documents):
         taken.append(arm.tokenizer.decode(shards.document(i)))
         total += len(taken[-1].encode())
@@ -37,7 +37,7 @@ def heldout(result: Result, n_bytes: int) -> list[str]:
     return taken
 
 
-def superwords(arm: ArmResult, texts: Sequence[str], threads: int | None) -> dict[str, Any]:
+def superwords(arm: ScoredArm, texts: Sequence[str], threads: int | None) -> dict[str, Any]:
     """Superwords of an arm, by their frequency in held-out texts."""
     tokenizer = arm.tokenizer
     counts = np.bincount(tokenizer.encode_batch(texts, threads=threads)[0], minlength=tokenizer.vocab_size)
@@ -55,7 +55,7 @@ def superwords(arm: ArmResult, texts: Sequence[str], threads: int | None) -> dic
     }
 
 
-def segmented(result: Result, texts: Sequence[str]) -> dict[str, Any]:
+def segmented(result: Findings, texts: Sequence[str]) -> dict[str, Any]:
     """The first of the held-out documents that fills the sample, or the first one, segmented by every tokenizer."""
     number = next((i for i, text in enumerate(texts) if len(text.encode()) >= _SEGMENTED_BYTES), 0)
     document = texts[number]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.cli.console import percent, si
 from experiments.cluster.tasks import as_progress
+from experiments.numbers import percent, si
 from experiments.results import Contamination
 from tokenizer._native import Batch
 from tokenizer.corpus.overlap import Overlap, find_overlap, measured_text

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from experiments.cli.console import Reporter
     from experiments.cluster.tasks import Cluster
     from experiments.config import RunnerConfig
     from experiments.logging.tracking import Tracker
+    from experiments.progress import Reporter
     from experiments.store.artifacts import Artifact, Store
 
 C = TypeVar("C", bound=Contents)

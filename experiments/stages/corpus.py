@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experiments.cli.console import si
 from experiments.config import part
+from experiments.numbers import si
 from experiments.results import CorpusFiles
 from tokenizer.corpus import embedded
 from tokenizer.corpus.config import CorpusConfig

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import si
 from experiments.cluster import parts as on_cluster
+from experiments.numbers import si
 from experiments.results import Counts
 from tokenizer.train.counting import count_pretokens, mix_counts
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from experiments.cli.console import Reporter
 from experiments.cluster.tasks import Task, connect
 from experiments.logging.tracking import Tracker
+from experiments.progress import Reporter
 from experiments.results import Folder, TrainedModel, Tuning
 from experiments.runs import Run, chains
 from experiments.stages import evaluate, models, tuning
 from experiments.stages.context import Context
-from experiments.stages.shards import Encoded
+from experiments.stages.shards import EncodedArm
 from lm.train import distributed
 from tokenizer.errors import UserError
 from tokenizer.files import temporary_folder
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
 
-    TrainArm = Callable[[Context, Encoded, Beat], Any]
+    TrainArm = Callable[[Context, EncodedArm, Beat], Any]
     """Trains models of an arm. Calls the last argument with the bytes that are done."""
 
 
@@ -57,7 +57,7 @@ class ModelTasks:
     def train(
         self,
         context: Context,
-        arms: Mapping[str, Encoded],
+        arms: Mapping[str, EncodedArm],
         shapes: Mapping[int, ModelConfig],
         plans: Mapping[Run, TrainConfig],
         scoring: EvalConfig,
@@ -90,7 +90,7 @@ class ModelTasks:
                     context.tracker.log(f"lm/{run}", json.loads(line))
         return trained
 
-    def tune(self, context: Context, arms: Mapping[str, Encoded], jobs: Sequence[TuningJob]) -> dict[str, Tuning]:
+    def tune(self, context: Context, arms: Mapping[str, EncodedArm], jobs: Sequence[TuningJob]) -> dict[str, Tuning]:
         """Tune the learning rates of all arms (`experiments.stages.tuning.tune_arm`).
 
         Args:
@@ -102,7 +102,7 @@ class ModelTasks:
         outcomes = self._run(context, "tuning", work)
         return {job.name: Tuning.load(outcome) for job, outcome in zip(jobs, outcomes, strict=True)}
 
-    def _run(self, context: Context, what: str, work: Sequence[tuple[Encoded, TrainArm, int]]) -> list[Any]:
+    def _run(self, context: Context, what: str, work: Sequence[tuple[EncodedArm, TrainArm, int]]) -> list[Any]:
         """Work on the shards of arms, given the bytes to train on; report the artifacts that were made or used."""
         runner = replace(context.runner, name="local", threads=self.cluster.threads, gpus=None)
         do = partial(_work, context.store, runner)
@@ -140,7 +140,7 @@ def _train(
     scoring: EvalConfig,
     documents: Artifact[HeldoutDocuments],
     context: Context,
-    arm: Encoded,
+    arm: EncodedArm,
     beat: Beat,
 ) -> dict[str, bool]:
     """Train and score the models of a chain of runs; returns the names of their artifacts, and which are new."""
@@ -154,12 +154,12 @@ def _train(
     return {artifact.name: artifact.fresh for artifact in trained.values()}
 
 
-def _tune(job: TuningJob, context: Context, arm: Encoded, _beat: Beat) -> dict[str, Any]:
+def _tune(job: TuningJob, context: Context, arm: EncodedArm, _beat: Beat) -> dict[str, Any]:
     config = replace(job.config, threads=job.config.threads or context.runner.threads)
     return tuning.tune_arm(context, replace(job, config=config), arm).save()
 
 
-def _work(store: Store, runner: RunnerConfig, job: tuple[Encoded, TrainArm], beat: Beat) -> Blocks:
+def _work(store: Store, runner: RunnerConfig, job: tuple[EncodedArm, TrainArm], beat: Beat) -> Blocks:
     """Train models; returns the result, and the names of the artifacts that were made or used."""
     yield from ()
     arm, train = job

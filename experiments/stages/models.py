@@ -7,7 +7,7 @@ import io
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cli.console import si
+from experiments.numbers import si
 from experiments.results import TrainedModel
 from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from experiments.runs import Run
     from experiments.stages.context import Context
-    from experiments.stages.shards import Encoded
+    from experiments.stages.shards import EncodedArm
     from experiments.store.artifacts import Artifact
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
@@ -52,7 +52,7 @@ class Training(NamedTuple):
 def train_chain(
     context: Context,
     model: ModelConfig,
-    arm: Encoded,
+    arm: EncodedArm,
     chain: Sequence[Run],
     plans: Mapping[Run, TrainConfig],
     on_row: Callable[[Training, Mapping[str, Any]], None] | None = None,
@@ -90,7 +90,7 @@ def identity(model: ModelConfig, config: TrainConfig) -> dict[str, Any]:
     return {"model": dataclasses.asdict(model), "train": settings, "initialization": initialization.VERSION}
 
 
-def exists(context: Context, model: ModelConfig, arm: Encoded, training: Training) -> bool:
+def exists(context: Context, model: ModelConfig, arm: EncodedArm, training: Training) -> bool:
     """Return whether a training is finished."""
     inputs = {"shards": arm.training.hash}
     name, _ = context.store.identify(training.kind, identity(model, training.config), inputs)
@@ -100,7 +100,7 @@ def exists(context: Context, model: ModelConfig, arm: Encoded, training: Trainin
 def _train(
     context: Context,
     model: ModelConfig,
-    arm: Encoded,
+    arm: EncodedArm,
     training: Training,
     trunk: Artifact[TrainedModel] | None,
     on_row: Callable[[Training, Mapping[str, Any]], None] | None,
@@ -130,7 +130,7 @@ def _train(
                 log=log,
                 progress=context.reporter.progress,
             )
-        return TrainedModel(tokenizer=arm.arm.tokenizer.sha256, summary=summary)
+        return TrainedModel(tokenizer=arm.tokenizer.sha256, summary=summary)
 
     with context.reporter.stage(str(training)):
         artifact = context.store.make(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from experiments.config import BudgetConfig, LmConfig
     from experiments.runs import Run
-    from experiments.stages.shards import Encoded
+    from experiments.stages.shards import EncodedArm
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
     from lm.train.summary import TrainingSummary
@@ -55,7 +55,7 @@ class Amounts:
 
 
 def measure(
-    model: ModelConfig, config: TrainConfig, arm: Encoded, deployment: Deployment = DEFAULT_DEPLOYMENT
+    model: ModelConfig, config: TrainConfig, arm: EncodedArm, deployment: Deployment = DEFAULT_DEPLOYMENT
 ) -> Amounts:
     """Return the amounts of one step on the shards of an arm, on average over the training text."""
     shards = arm.open_training()
@@ -75,7 +75,7 @@ def at_rung(budget: BudgetConfig, amount: int) -> BudgetConfig:
 
 def plan(
     runs: Sequence[Run],
-    arms: Mapping[str, Encoded],
+    arms: Mapping[str, EncodedArm],
     lm: LmConfig,
     budget: BudgetConfig,
     deployment: Deployment = DEFAULT_DEPLOYMENT,
@@ -101,7 +101,7 @@ def plan(
             n_bytes = int(amount / per_step + 1e-6) * lm.train.bytes_per_step  # up to rounding errors
             if n_bytes < 1:
                 raise UserError(
-                    f"a budget of {amount:.3g} FLOPs is less than one step of {arms[reference].arm.label}'s model "
+                    f"a budget of {amount:.3g} FLOPs is less than one step of {arms[reference].label}'s model "
                     f"({per_step:.3g}); use a larger budget.train_flops"
                 )
         config = dataclasses.replace(lm.train, train_bytes=n_bytes, seed=seed)
@@ -114,7 +114,7 @@ def plan_rung(
     model: ModelConfig,
     config: TrainConfig,
     budget: BudgetConfig,
-    arms: Mapping[str, Encoded],
+    arms: Mapping[str, EncodedArm],
     deployment: Deployment = DEFAULT_DEPLOYMENT,
 ) -> dict[str, TrainConfig]:
     """Plan the training of each arm's model of one size, seed and budget.
@@ -138,12 +138,12 @@ def plan_rung(
         rows = share * config.batch_size
         if not by_rows and rows < 1:
             raise UserError(
-                f"budget.mode={budget.mode}: a step of {arm.arm.label}'s model is less than one row; use "
+                f"budget.mode={budget.mode}: a step of {arm.label}'s model is less than one row; use "
                 f"lm.train.bytes_per_step={math.ceil(1 / rows) * config.bytes_per_step} or more"
             )
         if not by_rows and (error := 0.5 / (rows * config.steps)) > budget.tolerance:
             raise UserError(
-                f"budget.mode={budget.mode}: {arm.arm.label}'s model trains on about {rows * config.steps:.0f} rows, "
+                f"budget.mode={budget.mode}: {arm.label}'s model trains on about {rows * config.steps:.0f} rows, "
                 f"too few for budgets that are equal within budget.tolerance={budget.tolerance:g}; use a larger "
                 f"budget, or accept budget.tolerance={math.ceil(100 * error) / 100:g}"
             )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from experiments.cli.console import si
 from experiments.cluster.parts import encoded_by
+from experiments.numbers import si
 from experiments.results import ShardsFolder
+from experiments.stages.tokenizers import ArmTokenizer
 from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
 from lm.data.shards import FORMAT_VERSION, Shards
 from tokenizer.durable import remove_folder
@@ -21,28 +23,31 @@ if TYPE_CHECKING:
     from experiments.results import Counts
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
-    from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
 
 _SHARDS = "shards"
 
 
-class Encoded(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class EncodedArm(ArmTokenizer):
     """The tokenizer of an arm with the text that it encoded.
 
     Attributes:
-        arm: The tokenizer.
         training: Shards of the training text.
         heldout: Shards of the held-out text.
     """
 
-    arm: ArmTokenizer
     training: Artifact[ShardsFolder]
     heldout: Artifact[ShardsFolder]
 
+    @classmethod
+    def of(cls, arm: ArmTokenizer, training: Artifact[ShardsFolder], heldout: Artifact[ShardsFolder]) -> EncodedArm:
+        """Add the encoded text to a tokenizer."""
+        return cls(**vars(arm), training=training, heldout=heldout)
+
     def open_training(self) -> Shards:
         """Memory-map the shards of the training text."""
-        return open_shards(self.training, self.arm)
+        return open_shards(self.training, self)
 
 
 def encode(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from experiments.config import BudgetConfig, LmConfig
     from experiments.stages.context import Context
-    from experiments.stages.shards import Encoded
+    from experiments.stages.shards import EncodedArm
     from lm.evaluate.config import EvalConfig
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
@@ -62,7 +62,7 @@ class TuningJob:
 
 
 def _jobs(
-    arms: Mapping[str, Encoded], model: ModelConfig, lm: LmConfig, budget: BudgetConfig, scoring: EvalConfig
+    arms: Mapping[str, EncodedArm], model: ModelConfig, lm: LmConfig, budget: BudgetConfig, scoring: EvalConfig
 ) -> list[TuningJob]:
     """Return the tuning runs of the models of one size, one job per arm; empty if rates are not tuned."""
     factors = sorted(set(lm.tune_rates))
@@ -86,16 +86,16 @@ def _jobs(
         plans = plan_rung(model, config, shorter, arms)
     except UserError as error:
         raise UserError(f"tuning with lm.tune_bytes={n_bytes}: {error}") from None
-    return [TuningJob(name, arm.arm.label, model, plans[name], factors, scoring) for name, arm in arms.items()]
+    return [TuningJob(name, arm.label, model, plans[name], factors, scoring) for name, arm in arms.items()]
 
 
 def tune(
     context: Context,
-    arms: Mapping[str, Encoded],
+    arms: Mapping[str, EncodedArm],
     lm: LmConfig,
     budget: BudgetConfig,
     scoring: EvalConfig,
-    elsewhere: Callable[[Context, Mapping[str, Encoded], Sequence[TuningJob]], dict[str, Tuning]] | None = None,
+    elsewhere: Callable[[Context, Mapping[str, EncodedArm], Sequence[TuningJob]], dict[str, Tuning]] | None = None,
 ) -> dict[int, dict[str, Tuning]]:
     """Choose a factor on the learning rates for the models of each size and arm; 1 if rates are not tuned.
 
@@ -133,7 +133,7 @@ def tune(
     return tuned
 
 
-def tune_arm(context: Context, job: TuningJob, arm: Encoded) -> Tuning:
+def tune_arm(context: Context, job: TuningJob, arm: EncodedArm) -> Tuning:
     """Run the factors of one arm, and choose the best.
 
     Raises:
@@ -154,9 +154,9 @@ def tune_arm(context: Context, job: TuningJob, arm: Encoded) -> Tuning:
     return Tuning(factor=min(losses, key=losses.__getitem__), runs=runs)
 
 
-def _run(context: Context, job: TuningJob, arm: Encoded, factor: float, documents: NDArray[np.int64]) -> TuningRun:
+def _run(context: Context, job: TuningJob, arm: EncodedArm, factor: float, documents: NDArray[np.int64]) -> TuningRun:
     """Train with a factor on the learning rates, and score the result on the documents with these indices."""
-    scaled, tokenizer = job.config.scaled(factor), arm.arm.tokenizer
+    scaled, tokenizer = job.config.scaled(factor), arm.tokenizer
 
     def build(folder: Path) -> TuningRun:
         shards = arm.open_training()

@@ -7,7 +7,8 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,24 @@ from tokenizer.errors import UserError, counted
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Verdict = Literal["A better", "B better", "no significant difference", "not tested", "withheld"]
+
+class Decision(StrEnum):
+    """What a comparison says about a tokenizer, or about its models, against the reference."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    UNDECIDED = "undecided"
+    WITHHELD = "withheld"
+    NOT_TESTED = "not tested"
+
+    @classmethod
+    def of(cls, interval: tuple[float, float]) -> Decision:
+        """Decide by the interval of the change in loss."""
+        if interval[0] > 0:
+            return cls.WORSE
+        return cls.BETTER if interval[1] < 0 else cls.UNDECIDED
+
+
 Runs = Evaluation | Sequence[Evaluation]
 """Evaluations of one tokenizer's models, one per training seed."""
 
@@ -202,32 +220,35 @@ class Comparison(Difference):
     weights: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def lower(self) -> Literal["A", "B"] | None:
-        """Whose models, of those compared, have the significantly lower loss; None if that is not shown or tested."""
+    def decision(self) -> Decision:
+        """Whether B's models have a significantly lower (better) or higher (worse) loss than A's, of those compared."""
         if self.barred or not self.tested or self.interval is None or self.too_few:
-            return None
-        return "A" if self.interval[0] > 0 else "B" if self.interval[1] < 0 else None
+            return Decision.UNDECIDED
+        return Decision.of(self.interval)
 
     @property
     def decided(self) -> bool:
         """Whether a difference between these models is shown."""
-        return self.lower is not None
+        return self.decision is not Decision.UNDECIDED
 
     @property
-    def verdict(self) -> Verdict:
-        """The verdict about the tokenizers."""
+    def verdict(self) -> Decision:
+        """The verdict about B's tokenizer against A's."""
         if self.withheld:
-            return "withheld"
-        if not self.tested:
-            return "not tested"
-        return "no significant difference" if self.lower is None else "A better" if self.lower == "A" else "B better"
+            return Decision.WITHHELD
+        return self.decision if self.tested else Decision.NOT_TESTED
 
     def summary(self) -> dict[str, Any]:
         """The fields and the verdict as a JSON-able dictionary."""
         content = {key: list(value) if type(value) is tuple else value for key, value in vars(self).items()}
         needed = None if self.needed is None else self.needed._asdict()
         content["kinds"] = {name: part.summary() for name, part in self.kinds.items()}
-        return content | {"needed": needed, "lower": self.lower, "verdict": self.verdict, "withheld": self.withheld}
+        return content | {
+            "needed": needed,
+            "decision": self.decision,
+            "verdict": self.verdict,
+            "withheld": self.withheld,
+        }
 
 
 def compare(a: Runs, b: Runs) -> Comparison:

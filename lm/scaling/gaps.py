@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lm.bits import bits
-from lm.evaluate.comparison import DETECTABLE, Difference, enough, percent_change
+from lm.evaluate.comparison import DETECTABLE, Decision, Difference, enough, percent_change
 from lm.evaluate.significance import Ratio, family_level, pool, t_quantile
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Gap(Difference):
         spent: Training FLOPs that were spent on the reference's models (`Points.spent`).
         percent: Gap at each budget, mean over the seeds.
         intervals: Interval of each; None with too few documents (or sources).
-        signs: For each budget, 1 (worse) or -1 (better) if that is shown, otherwise 0; see `compare_arms`.
+        decisions: For each budget, whether the models are shown to be better or worse; see `compare_arms`.
         slope: Slope over the budgets, at the level `confidence`; None with a single one.
     """
 
@@ -69,13 +68,13 @@ class Gap(Difference):
     spent: tuple[float, ...]
     percent: tuple[float, ...]
     intervals: tuple[Interval, ...] | None
-    signs: tuple[int, ...]
+    decisions: tuple[Decision, ...]
     slope: Slope | None
 
     @property
     def decided(self) -> bool:
         """Whether a difference at the largest budget is shown."""
-        return bool(self.signs[-1])
+        return self.decisions[-1] is not Decision.UNDECIDED
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +125,7 @@ def compare_arms(arms: Sequence[Points], losses: Losses, cluster: str, *, confid
     The budgets are tested from the largest down, until one whose interval includes 0. Because the order is fixed
     beforehand, no correction for the number of budgets is needed (Westfall and Krishen, Journal of Statistical Planning
     and Inference 99, 2001). For the number of arms, the level is corrected by Bonferroni. Arms that take part in no
-    verdict are measured, have no sign, and are not corrected for. The variance of seeds is pooled over arms
+    verdict are measured, decide nothing, and are not corrected for. The variance of seeds is pooled over arms
     (`significance.pool`), never over budgets, because these share trunks.
 
     Args:
@@ -175,7 +174,7 @@ def _gap(
         spent=tuple(map(float, reference.spent)),
         percent=percent,
         intervals=intervals or None,
-        signs=_shown(() if barred else intervals) or (0,) * n,
+        decisions=_shown(() if barred else intervals) or (Decision.UNDECIDED,) * n,
         confidence=confidence,
         level=level,
         n_seeds=len(arm.seeds),
@@ -193,10 +192,12 @@ def _sign(interval: Interval) -> int:
     return int(interval[0] > 0) - int(interval[1] < 0)
 
 
-def _shown(intervals: Sequence[Interval]) -> tuple[int, ...]:
-    """Signs of the budgets from the largest down to the first interval that includes 0."""
-    shown = list(itertools.takewhile(bool, map(_sign, reversed(intervals))))
-    return (0,) * (len(intervals) - len(shown)) + tuple(reversed(shown))
+def _shown(intervals: Sequence[Interval]) -> tuple[Decision, ...]:
+    """Decisions at the budgets, from the largest down to the first interval that includes 0."""
+    decisions = [Decision.of(interval) for interval in intervals]
+    undecided = [i for i, decision in enumerate(decisions) if decision is Decision.UNDECIDED]
+    n = undecided[-1] + 1 if undecided else 0
+    return (Decision.UNDECIDED,) * n + tuple(decisions[n:])
 
 
 def _slope_weights(flops: Sequence[float]) -> Floats:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from experiments.findings.next_step import Step
 from experiments.report.ladder_page import render
 from experiments.report.over_compute import Assumptions, describe
-from experiments.stages.outlook import Step
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.deployment import Deployment
 from lm.scaling.points import HeldOut

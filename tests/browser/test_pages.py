@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from experiments.report.characters import harmless
+from experiments.characters import harmless
 from tests.browser.pages import PAGES
 from tests.browser.waiting import show_all
 from tests.experiments.report.elements import Elements

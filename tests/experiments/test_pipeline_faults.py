@@ -1,5 +1,6 @@
 """Experiments on damaged artifacts, full disks and after interruptions."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -9,9 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from experiments.findings.compared import check_heldout
 from experiments.results import Folder, Reading
-from experiments.stages.evaluate import check_heldout
-from experiments.stages.shards import Encoded
+from experiments.stages.shards import EncodedArm
+from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifests, paths, rejected
@@ -42,18 +44,18 @@ def test_the_split_is_part_of_what_is_compared(tmp_path):
         return store.make(Reading, stage, config=contents, inputs={}, build=lambda folder: Reading(**contents))
 
     training = made("shards", "a", "train")
-    tokenizer = SimpleNamespace(reading=[made("count", "a", "train")])
-    arm = Encoded(tokenizer, training, made("shards", "a", "heldout"))
+    tokenizer = ArmTokenizer("bpe", "BPE", None, None, counts=made("count", "a", "train"))
+    arm = EncodedArm.of(tokenizer, training, made("shards", "a", "heldout"))
     models = [store.make(Folder, "lm", config={}, inputs={"shards": training.hash}, build=lambda _: Folder())]
     check_heldout("a", arm, models)
     with pytest.raises(UserError, match="held-out text may have been trained on"):
         check_heldout("b", arm, models)
     heldout, other = arm.heldout, made("count", "b", "train")
     wrong = [{"heldout": training}, {"heldout": made("shards", "b", "heldout")}, {"training": heldout}]
-    wrong += [{"arm": SimpleNamespace(reading=[*tokenizer.reading, read])} for read in (heldout, other)]
+    wrong += [{"record": read} for read in (heldout, other)]
     for changes in wrong:
         with pytest.raises(UserError, match="held-out text may have been trained on"):
-            check_heldout("a", arm._replace(**changes), models)
+            check_heldout("a", dataclasses.replace(arm, **changes), models)
     with pytest.raises(UserError, match="trained on other shards"):
         check_heldout("a", arm, [store.make(Folder, "lm", config={}, inputs={"shards": "x"}, build=lambda _: Folder())])
 

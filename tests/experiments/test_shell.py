@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
+from experiments.characters import visible
 from experiments.cli.compose import load
-from experiments.report.characters import visible
 from experiments.shell import command_text, hydra_names, operand, setting
 
 PARTS = [

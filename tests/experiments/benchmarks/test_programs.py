@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from experiments import progress
 from experiments.benchmarks import encode, harness, lm, train
-from experiments.cli import console
 from lm.data.stream import DocumentStream
 from superbpe import train_superbpe
 from tokenizer import count_pretokens, train_bpe
@@ -18,7 +18,7 @@ SMALL = ["--vocab-size", "400", "--transition", "330", "--rounds", "1", "--peers
 
 
 def test_a_table_of_training(corpus, capsys, monkeypatch):
-    monkeypatch.setattr(console.console, "width", 250)
+    monkeypatch.setattr(progress.console, "width", 250)
     assert train.main([str(corpus), *SMALL]) == 0
     out = capsys.readouterr().out
     for words in ("ours, plain text by lines", "ours, files as given", "first 144 of 144", "uw-2025, both phases"):

@@ -2,10 +2,10 @@ import shutil
 
 import pytest
 
+from experiments.characters import harmless
 from experiments.cli import main
 from experiments.commands import generate
 from experiments.logging.tracking import Tracker
-from experiments.report.characters import harmless
 from experiments.store import records, trained_models
 from experiments.store.artifacts import Store
 from experiments.store.trained_models import load_models

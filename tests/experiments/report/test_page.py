@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from experiments.report.characters import harmless
+from experiments.characters import harmless
 from experiments.report.comparison_page import figures, render
 from experiments.report.page import visible
 

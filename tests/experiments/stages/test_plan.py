@@ -34,7 +34,7 @@ def planned(monkeypatch, overrides):
     arms = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
 
     def measure(_, settings, arm, *__):
-        of_rows = STEPS[arm.arm.key]
+        of_rows = STEPS[arm.key]
         share = (settings.tokens_per_step or of_rows.tokens) / of_rows.tokens
         return Amounts(**{name: share * amount for name, amount in dataclasses.asdict(of_rows).items()})
 

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import pipeline
 from experiments.cli.compose import load
-from experiments.stages import outlook
+from experiments.stages import time_left
 
 LADDER = ["lm.train.warmup_steps=2", "lm.train.decay=sqrt", "lm.train.bytes_per_step=1024"]
 
@@ -59,8 +59,8 @@ def own_flops(made):
 @pytest.mark.slow
 def test_finished_models_need_no_trunk(tiny, tmp_path, monkeypatch, capsys):
     flops = []
-    measured = outlook.flops_left
-    monkeypatch.setattr(outlook, "flops_left", lambda *arguments: flops.append(measured(*arguments)) or flops[-1])
+    measured = time_left.flops_left
+    monkeypatch.setattr(time_left, "flops_left", lambda *arguments: flops.append(measured(*arguments)) or flops[-1])
     _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
     assert sum(flops) == pytest.approx(own_flops(made), rel=0.05)
     assert "training FLOPs" in capsys.readouterr().out

@@ -36,7 +36,7 @@ def test_a_difference_within_the_spread_of_seeds_is_not_significant():
     rng = np.random.default_rng(1)
     a, b = runs(rng, 3, shift=0.01, seed_sd=0.05)
     over = compare(a, b)
-    assert over.verdict == "no significant difference"
+    assert over.verdict == "undecided"
     assert over.n_seeds == 3
     assert over.percent == pytest.approx(np.mean(over.by_seed))
     assert over.seed_error > over.document_error > 0
@@ -48,7 +48,7 @@ def test_a_difference_within_the_spread_of_seeds_is_not_significant():
 def test_fewer_than_three_seeds_give_no_verdict_about_tokenizers(n_seeds):
     """The same tokenizer trained twice: single pairs of runs differ, because their documents agree."""
     a, b = runs(np.random.default_rng(1), 3, seed_sd=0.05)
-    assert {compare(one, two).lower for one, two in zip(a, b, strict=True)} & {"A", "B"}
+    assert {compare(one, two).decision for one, two in zip(a, b, strict=True)} & {"better", "worse"}
     found = compare(a[:n_seeds], b[:n_seeds])
     assert found.verdict == "withheld"
     assert found.withheld == f"{n_seeds} seed{'s'[: n_seeds - 1]}, at least 3 are required"
@@ -58,10 +58,10 @@ def test_fewer_than_three_seeds_give_no_verdict_about_tokenizers(n_seeds):
 def test_a_difference_that_all_seeds_share_is_found():
     a, b = runs(np.random.default_rng(2), 3, shift=-0.1, seed_sd=0.005)
     found = compare(a, b)
-    assert (found.verdict, found.lower, found.withheld) == ("B better", "B", "")
+    assert (found.verdict, found.decision, found.withheld) == ("better", "better", "")
     assert found.p_value < 0.05
     assert found.interval[1] < 0
-    assert compare(b, a).verdict == "A better"
+    assert compare(b, a).verdict == "worse"
     with pytest.raises(UserError, match="train the same number"):
         compare(a, b[:2])
 
@@ -113,7 +113,7 @@ def test_few_or_unequal_sources_are_not_replaced_by_documents():
     assert found.effective_clusters == pytest.approx(4)
     assert found.interval is None
     assert found.withheld == "4.0 effective sources, at least 5 are required"
-    assert found.lower is None
+    assert found.decision == "undecided"
     # Nine sources, of which one has half of the text: 1 / (1/4 + 8/256).
     unequal = np.minimum(np.arange(80) // 5, 8).astype(np.int32)
     assert compare(*runs(np.random.default_rng(3), 1, n=80, index=unequal)).effective_clusters == pytest.approx(32 / 9)
@@ -138,10 +138,10 @@ def test_comparisons_with_the_reference_are_corrected_and_the_others_decide_noth
     assert found[0, 1].p_value == pytest.approx(2 * alone.p_value)
     # An interval excludes 0 exactly if the corrected p-value is below 5 %.
     for pair in ((0, 1), (0, 2)):
-        assert (found[pair].p_value < 0.05) == (found[pair].lower is not None)
+        assert (found[pair].p_value < 0.05) == (found[pair].decision != "undecided")
     other = found[1, 2]
     assert other.interval[0] > 0
-    assert (other.tested, other.lower, other.decided) == (False, None, False)
+    assert (other.tested, other.decision, other.decided) == (False, "undecided", False)
     assert compare_all([[a] * 3, [b] * 3, [c] * 3])[1, 2].verdict == "not tested"
 
 
@@ -153,10 +153,10 @@ def test_a_difference_that_survives_alone_may_not_survive_the_correction():
     noise -= noise.mean()
     # 2.3 standard errors from 0: p of about 0.02, times 4 comparisons with the reference.
     b = made_up(a.text_nats + noise - 2.3 * noise.std() / math.sqrt(60), sizes)
-    assert compare(a, b).lower == "B"
+    assert compare(a, b).decision == "better"
     others = [made_up(a.text_nats + rng.normal(0, 1, 60), sizes) for _ in range(3)]
     corrected = compare_all([a, b, *others])[0, 1]
-    assert corrected.lower is None
+    assert corrected.decision == "undecided"
     assert corrected.level == pytest.approx(0.9875)
     assert corrected.interval[0] < 0 < corrected.interval[1]
 
@@ -203,7 +203,7 @@ def test_a_tokenizer_that_changes_text_takes_part_in_no_verdict():
     reason = "tokenizer 3 changes or loses text in 190 of 200 documents, 95 % of the bytes"
     assert eligible(arms).reasons == ["", "", reason]
     for pair in ((0, 2), (1, 2)):
-        assert (found[pair].verdict, found[pair].withheld, found[pair].lower) == ("withheld", reason, None)
+        assert (found[pair].verdict, found[pair].withheld, found[pair].decision) == ("withheld", reason, "undecided")
         assert not found[pair].tested
         assert found[pair].summary()["withheld"] == reason
     # The others are compared as if it were not there.
@@ -220,7 +220,7 @@ def test_few_changed_documents_are_left_out_for_all_tokenizers():
     assert eligibility.note.startswith("1 of 200 held-out documents (0.5 % of the bytes) are left out for all")
     found = compare_all(arms)
     assert {each.n_documents for each in found.values()} == {199}
-    assert found[0, 2].verdict == "B better"
+    assert found[0, 2].verdict == "better"
     assert found == compare_all([[each.only(~changed) for each in arm] for arm in arms])
     assert eligible(three_arms(np.arange(200) < 3)).reasons[2]  # 1.5 % of the bytes
 
@@ -230,7 +230,7 @@ def test_a_model_no_better_than_a_uniform_guess_decides_nothing():
     assert eligible(arms).reasons[:2] == ["", ""]
     assert eligible(arms).reasons[2].startswith("a model of tokenizer 3 needs 17,")
     assert compare_all(arms)[0, 2].verdict == "withheld"
-    assert compare_all(arms)[0, 1].verdict == "no significant difference"
+    assert compare_all(arms)[0, 1].verdict == "undecided"
 
 
 def in_kinds(numbers, shifts, n_arms=2, kinds=True):
@@ -259,11 +259,11 @@ def test_every_kind_has_an_interval_and_a_verdict_and_the_total_does_not_vary_be
     assert (found.percent, found.level, without.kinds) == (pytest.approx(without.percent), 0.95, {})
     widths = [each.interval[1] - each.interval[0] for each in (found, without)]
     assert widths[0] < widths[1] / 2
-    assert (found.verdict, without.verdict) == ("A better", "no significant difference")
+    assert (found.verdict, without.verdict) == ("worse", "undecided")
     english, code, rare = found.kinds.values()
     assert list(found.kinds) == ["english", "code", "rare"]
     assert [(each.n_clusters, each.n_documents) for each in (english, code, rare)] == [(20, 200), (8, 80), (1, 10)]
-    assert [each.verdict for each in (english, code, rare)] == ["A better", "B better", "withheld"]
+    assert [each.verdict for each in (english, code, rare)] == ["worse", "better", "withheld"]
     assert rare.withheld == "1.0 effective sources, at least 5 are required"
     assert (rare.interval, rare.p_value) == (None, None)
     # The kind of one source has no verdict, so the family has two members.
@@ -272,7 +272,7 @@ def test_every_kind_has_an_interval_and_a_verdict_and_the_total_does_not_vary_be
     a, b = (shares @ [getattr(each, f"bits_per_byte_{x}") for each in (english, code, rare)] for x in "ab")
     assert found.percent == pytest.approx(100 * (b / a - 1), rel=1e-3)
     content = json.loads(json.dumps(found.summary(), allow_nan=False))
-    assert content["kinds"]["code"]["verdict"] == "B better"
+    assert content["kinds"]["code"]["verdict"] == "better"
 
 
 def test_kinds_are_a_second_family_of_arms_times_kinds():
@@ -289,7 +289,7 @@ def test_kinds_are_a_second_family_of_arms_times_kinds():
 def test_few_sources_of_a_kind_give_an_interval_and_no_verdict(n_sources):
     kind = compare(*in_kinds((20, n_sources), (0.0, 0.1))).kinds["code"]
     assert kind.interval[0] > 0
-    assert (kind.verdict, kind.lower) == ("withheld", None)
+    assert (kind.verdict, kind.decision) == ("withheld", "undecided")
     assert compare(*in_kinds((20, 2), (0.0, 0.1))).kinds["code"].interval is None
 
 

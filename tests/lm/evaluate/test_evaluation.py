@@ -76,7 +76,7 @@ def test_batches_and_groups_of_documents_change_nothing(make_shards, monkeypatch
     other = evaluate(model, shards, shards.token_byte_lengths, config, progress=report)
     assert other.text_nats == pytest.approx(reference.text_nats, rel=1e-5)
     assert other.eos_nats == pytest.approx(reference.eos_nats, rel=1e-5)
-    assert compare(reference, dataclasses.replace(other, config=CONFIG)).lower is None
+    assert compare(reference, dataclasses.replace(other, config=CONFIG)).decision == "undecided"
     assert (len(progress) > 1) >= bool(planned)
     assert progress[-1] == ("evaluate", shards.n_documents, shards.n_documents)
 
@@ -141,12 +141,12 @@ def test_verdicts():
     a = made_up(nats, sizes)
     # Paired: a shift far below the spread between documents is seen when every document shares it.
     better = compare(a, made_up(nats - 0.01 * sizes, sizes))
-    assert better.lower == "B"
+    assert better.decision == "better"
     assert better.percent == pytest.approx(-sizes.sum() / nats.sum())
     assert better.interval[1] < 0
-    assert compare(made_up(nats - 0.01 * sizes, sizes), a).lower == "A"
-    assert compare(a, made_up(nats + rng.normal(0, 30, 50), sizes)).lower is None
-    assert compare(a, a).lower is None
+    assert compare(made_up(nats - 0.01 * sizes, sizes), a).decision == "worse"
+    assert compare(a, made_up(nats + rng.normal(0, 30, 50), sizes)).decision == "undecided"
+    assert compare(a, a).decision == "undecided"
     json.dumps(better.summary(), allow_nan=False)
     # One document gives none.
     comparison = compare(made_up([10.0], [20]), made_up([5.0], [20]))

@@ -47,10 +47,10 @@ def test_one_budget_is_the_comparison_at_that_budget():
 
 def test_budgets_are_tested_from_the_largest_down():
     """A difference that is shown at a smaller budget only does not count."""
-    assert gap([2.0, 2.0, 0.1, 2.0], scatter=0.2).signs == (0, 0, 0, 1)
-    assert gap([2.0, 2.0, 2.0, 0.1], scatter=0.2).signs == (0, 0, 0, 0)
+    assert gap([2.0, 2.0, 0.1, 2.0], scatter=0.2).decisions == ("undecided", "undecided", "undecided", "worse")
+    assert gap([2.0, 2.0, 2.0, 0.1], scatter=0.2).decisions == ("undecided", "undecided", "undecided", "undecided")
     # At the two smaller budgets, 0 is within the intervals of half width 0.5.
-    assert gap([0.1, 0.3, 0.8, 0.9], scatter=0.2).signs == (0, 0, 1, 1)
+    assert gap([0.1, 0.3, 0.8, 0.9], scatter=0.2).decisions == ("undecided", "undecided", "worse", "worse")
 
 
 def test_more_arms_widen_the_intervals():
@@ -58,8 +58,8 @@ def test_more_arms_widen_the_intervals():
     (alone,) = compared(reference, arm)
     first, _ = compared(reference, arm, dataclasses.replace(arm, name="other"))
     assert (alone.level, first.level) == (0.95, 0.975)
-    assert set(alone.signs) == {1}
-    assert set(first.signs) == {0}
+    assert set(alone.decisions) == {"worse"}
+    assert set(first.decisions) == {"undecided"}
 
 
 def test_the_ladder_and_the_comparison_page_agree():
@@ -99,13 +99,13 @@ def test_barred_arms_have_gaps_and_no_part_in_the_verdict():
     found, barred = compared(reference, arm, lossy)
     assert found == compared(reference, arm)[0]
     assert barred.percent == pytest.approx([-7.0] * 4)
-    assert (barred.signs, barred.withheld, barred.barred) == ((0,) * 4, lossy.barred, lossy.barred)
+    assert (barred.decisions, barred.withheld, barred.barred) == (("undecided",) * 4, lossy.barred, lossy.barred)
     assert {each.withheld for each in compared(lossy, reference, arm)} == {lossy.barred}
 
 
 def test_identical_arms_differ_nowhere():
     found = gap([0.0] * 4)
-    assert set(found.signs) == {0}
+    assert set(found.decisions) == {"undecided"}
     assert found.slope.direction == 0
 
 
@@ -122,7 +122,7 @@ def test_too_little_text_shows_nothing(sizes, cluster, reason):
     text = heldout(sizes, Grouping(tuple(map(str, range(len(sizes)))), np.arange(len(sizes), dtype=np.int32)), cluster)
     arms = [points(name, [value] * 4, sizes=sizes) for name, value in (("ref", 0.0), ("better", -5.0))]
     (found,) = compared(*arms, text=text)
-    assert (found.withheld, set(found.signs), found.too_few) == (reason, {0}, True)
+    assert (found.withheld, set(found.decisions), found.too_few) == (reason, {"undecided"}, True)
     assert found.intervals is None
     json.dumps(dataclasses.asdict(found), allow_nan=False)
 

@@ -66,5 +66,5 @@ def test_a_public_bake_off_has_a_slope_and_names_no_tokenizer():
     assert gap.slope is not None
     assert gap.slope.scatter
     assert (gap.slope.points, *(gap.slope.interval or ())) == pytest.approx((1.09, 0.41, 1.76), abs=0.005)
-    assert set(gap.signs) == {0}
+    assert set(gap.decisions) == {"undecided"}
     assert gap.withheld == "1.0 effective sources, at least 5 are required"

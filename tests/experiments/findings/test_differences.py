@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.stages.comparison import Result
-from experiments.stages.differences import differences
+from experiments.findings.compared import Findings
+from experiments.findings.differences import differences
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare, compare_all
 from tests.lm.evaluate.evaluations import made_up
@@ -30,7 +30,7 @@ def _result(*shifts, clean=60):
         arms.append(SimpleNamespace(label=f"arm {i}", barred="", compared=evaluations))
     overlap = SimpleNamespace(path=Path(tempfile.mkdtemp()))
     np.savez(overlap.path / "contamination.npz", shared_words=np.arange(_N) >= clean)
-    return Result(arms, compare_all([arm.compared for arm in arms]), overlap=overlap)
+    return Findings(arms, compare_all([arm.compared for arm in arms]), overlap=overlap)
 
 
 def test_rows_cover_every_arm_and_part():
@@ -84,7 +84,7 @@ def test_kinds_have_verdicts_and_the_other_parts_have_none():
     for arm in result.arms:
         for run in arm.compared:
             run.groups["kind"] = kinds
-    result = Result(result.arms, compare_all([arm.compared for arm in result.arms]), overlap=result.overlap)
+    result = Findings(result.arms, compare_all([arm.compared for arm in result.arms]), overlap=result.overlap)
     rows = [row for row in differences(result) if row["by"] == "kind" and row["tokenizer"] == "arm 1"]
     assert {row["group"] for row in rows} == {"english", "code"}
     for row in rows:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.cli.console import signed
+from experiments.numbers import signed
 from lm.evaluate.comparison import enough
 from lm.evaluate.perturbations import SHARE
 from lm.evaluate.robustness import change_of_bits, change_of_tokens, perturb
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.cli.console import Reporter
-    from experiments.stages.comparison import ArmResult, Result
+    from experiments.findings.compared import Findings, ScoredArm
+    from experiments.progress import Reporter
     from lm.data.shards import TextLoss
     from lm.evaluate.bits_per_byte import Evaluation
     from lm.evaluate.robustness import Perturbed
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NUMBERS = "robustness.json"
 
 
-def measure(result: Result, out: Path, reporter: Reporter, *, documents: int) -> None:
+def measure(result: Findings, out: Path, reporter: Reporter, *, documents: int) -> None:
     """Measure all tokenizers and models of a result on perturbed held-out documents, and print a table.
 
     `robustness.json` has `n_documents`, `n_bytes`, `share` of the words that random perturbations affect, `confidence`,
@@ -65,9 +65,9 @@ def measure(result: Result, out: Path, reporter: Reporter, *, documents: int) ->
     reporter.table(f"Change under perturbations, {counted(len(texts), 'document')}", *table(rows))
 
 
-def _row(version: Perturbed, arm: ArmResult, chosen: NDArray[np.bool_], texts: list[str]) -> dict[str, Any]:
+def _row(version: Perturbed, arm: ScoredArm, chosen: NDArray[np.bool_], texts: list[str]) -> dict[str, Any]:
     """Effect of a perturbation of the chosen documents on a tokenizer and its models."""
-    from experiments.verdict import describe_loss
+    from experiments.findings.verdict import describe_loss
 
     scores, losses = zip(*(_score(arm, number, version.to_score) for number in range(len(arm.lms))), strict=True)
     before = [evaluation.only(chosen) for evaluation in arm.evaluations]
@@ -87,7 +87,7 @@ def _row(version: Perturbed, arm: ArmResult, chosen: NDArray[np.bool_], texts: l
     }
 
 
-def draw(result: Result, n: int) -> tuple[NDArray[np.bool_], list[str]]:
+def draw(result: Findings, n: int) -> tuple[NDArray[np.bool_], list[str]]:
     """Draw held-out documents. The texts are those that one of the tokenizers spells, decoded from its shards.
 
     Args:
@@ -99,7 +99,7 @@ def draw(result: Result, n: int) -> tuple[NDArray[np.bool_], list[str]]:
     """
     from experiments.stages.shards import open_shards
 
-    opened = [(open_shards(arm.heldout, arm.arm), arm.tokenizer) for arm in result.arms]
+    opened = [(open_shards(arm.heldout, arm), arm.tokenizer) for arm in result.arms]
     shards, tokenizer = min(opened, key=lambda pair: np.count_nonzero(pair[0].normalized_bytes))
     spelled = np.flatnonzero(shards.normalized_bytes == 0)
     if not len(spelled):
@@ -112,7 +112,7 @@ def draw(result: Result, n: int) -> tuple[NDArray[np.bool_], list[str]]:
     return chosen, [tokenizer.decode(shards.document(i)) for i in np.flatnonzero(chosen).tolist()]
 
 
-def _score(arm: ArmResult, seed: int, texts: list[str]) -> tuple[Evaluation, TextLoss]:
+def _score(arm: ScoredArm, seed: int, texts: list[str]) -> tuple[Evaluation, TextLoss]:
     """Encode texts with a tokenizer, and score them with one of its models; also what the tokens lack of the texts."""
     from lm.data.sharding import write_shards
     from lm.data.shards import Shards

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.findings.verdict import decision
 from experiments.stages.contamination import clean_documents
-from experiments.verdict import decision
 from lm.evaluate.bits_per_byte import KIND, SOURCE
 from lm.evaluate.comparison import Eligibility, compare_all
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.stages.comparison import Result
+    from experiments.findings.compared import Findings
     from lm.evaluate.bits_per_byte import Evaluation
     from lm.evaluate.comparison import Comparison
 
@@ -27,7 +27,7 @@ GROUPS = (KIND, SOURCE, "script")
 _MOST_GROUPS = 100
 
 
-def differences(result: Result) -> list[dict[str, Any]]:
+def differences(result: Findings) -> list[dict[str, Any]]:
     """Return one row per pair of arms on all documents, and one per arm and group of documents.
 
     The comparisons with the reference on all text are corrected for the number of arms, and decide. Those by kind are
@@ -48,7 +48,7 @@ def differences(result: Result) -> list[dict[str, Any]]:
     return rows
 
 
-def _groups(result: Result) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
+def _groups(result: Findings) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
     """Names and documents of the parts of the held-out text, the largest first."""
     scores = result.arms[0].compared[0]
     groups: dict[str, list[tuple[str, NDArray[np.bool_]]]] = {}
@@ -67,7 +67,7 @@ def _groups(result: Result) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
 
 
 def _row(
-    result: Result, by: str, group: str, pair: tuple[int, int], part: Sequence[Evaluation], change: Comparison | None
+    result: Findings, by: str, group: str, pair: tuple[int, int], part: Sequence[Evaluation], change: Comparison | None
 ) -> dict[str, Any]:
     """Measurements of the second arm of a pair; those of the reference alone if there is no comparison."""
     first, second = (result.labels[i] for i in pair)

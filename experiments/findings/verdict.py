@@ -9,14 +9,15 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import Lines, percent, si, signed
-from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS
+from experiments.numbers import percent, si, signed
+from experiments.progress import Lines
+from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS, Decision
 from tokenizer.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.stages.comparison import ArmResult, Result
+    from experiments.findings.compared import Findings, ScoredArm
     from lm.data.shards import TextLoss
     from lm.evaluate.comparison import Comparison
     from lm.scaling.equivalent import Answer, Equivalent
@@ -58,7 +59,7 @@ BUDGETS = {
 # Tokenizers at one budget.
 
 
-def verdict(result: Result) -> str:
+def verdict(result: Findings) -> str:
     """The result of a comparison as a sentence that includes the number of training runs.
 
     If the verdict about the tokenizers is withheld, the sentence is about these models, or says what is missing.
@@ -91,8 +92,8 @@ def verdict(result: Result) -> str:
     return f"{_outcome(result, names)} ({runs}).{unequal * (len(sizes) > 1)}{required}{barred}"
 
 
-def _outcome(result: Result, names: str) -> str:
-    """Result of the comparisons with the reference, about these models if the verdict about tokenizers is withheld."""
+def _outcome(result: Findings, names: str) -> str:
+    """What the comparisons with the reference show, about these models if the verdict about tokenizers is withheld."""
 
     def subject(labels: Sequence[str]) -> str:
         if not result.withheld:
@@ -103,18 +104,18 @@ def _outcome(result: Result, names: str) -> str:
 
     tested = sorted(result.tested.items(), key=lambda item: item[1].percent)
     reference, parts = subject(result.labels[:1]), []
-    for lower in ("B", "A", None):
-        group = {result.labels[j]: comparison.percent for j, comparison in tested if comparison.lower == lower}
+    for found in (Decision.BETTER, Decision.WORSE, Decision.UNDECIDED):
+        group = {result.labels[j]: comparison.percent for j, comparison in tested if comparison.decision is found}
         if not group:
             continue
         others, cost = subject(list(group)), _cost(result, list(group))
         several = len(group) > 1 or (bool(result.withheld) and result.n_seeds > 1)
         ends = [percent(end(map(abs, group.values())) / 100, 2) for end in (min, max)]
         size = ends[0] if ends[0] == ends[1] else f"{ends[0].removesuffix(' %')} to {ends[1]}"
-        if lower == "B":
+        if found is Decision.BETTER:
             verb = "predict" if several else "predicts"
             parts.append(f"{others} {verb} held-out text better than {reference}: {size} fewer bits per byte{cost}")
-        elif lower == "A":
+        elif found is Decision.WORSE:
             better = "" if result.withheld else f"{reference} predicts held-out text better than {others}: "
             than = f" than {reference}" if result.withheld else ""
             parts.append(f"{better}{others} need{'' if several else 's'} {size} more bits per byte{than}{cost}")
@@ -123,12 +124,12 @@ def _outcome(result: Result, names: str) -> str:
             parts.append(f"no significant difference between {between} in how well they predict held-out text")
         else:
             parts.append(f"no significant difference between {reference} and {others}")
-    start, found = _budget(result), "; ".join(parts)
-    names_first = not (start or result.withheld or found.startswith("no significant"))
-    return found if names_first else _capitalised(start + found)
+    start, sentence = _budget(result), "; ".join(parts)
+    names_first = not (start or result.withheld or sentence.startswith("no significant"))
+    return sentence if names_first else _capitalised(start + sentence)
 
 
-def _cost(result: Result, labels: Sequence[str]) -> str:
+def _cost(result: Findings, labels: Sequence[str]) -> str:
     """The training FLOPs of arms against the reference's, if they may differ and do so by more than 5 %."""
     first, *_ = flops = {arm.label: arm.lm.contents.summary.flops for arm in result.arms}
     changes = sorted(100 * (flops[label] / flops[first] - 1) for label in labels)
@@ -141,30 +142,30 @@ def _cost(result: Result, labels: Sequence[str]) -> str:
     return f", for {' to '.join(ends)} % {which} training FLOPs"
 
 
-def _budget(result: Result) -> str:
+def _budget(result: Findings) -> str:
     """The start of a sentence: the quantity that the judged models share; empty if their settings differ."""
     return f"at {BUDGETS[mode]}, " if (mode := _mode(result)) else ""
 
 
-def _mode(result: Result) -> str:
+def _mode(result: Findings) -> str:
     """The judged models' `budget.mode`; empty if they differ or it is unknown."""
-    modes = {result.arms[i].arm.settings.get("budget.mode") or "" for i in result.judged}
+    modes = {result.arms[i].settings.get("budget.mode") or "" for i in result.judged}
     return modes.pop() if len(modes) == 1 else ""
 
 
-def _count(result: Result) -> str:
+def _count(result: Findings) -> str:
     n_models = len(result.judged) * result.n_seeds
     return "two" if n_models == 2 else f"{n_models}"
 
 
 def decision(compared: Comparison, labels: Sequence[str]) -> str:
     """The result of a comparison for a table: the better of two tokenizers, or why there is none."""
-    decisions = {"A better": labels[0], "B better": labels[1], "no significant difference": "undecided"}
-    return decisions.get(compared.verdict, compared.verdict)
+    better = {Decision.BETTER: labels[1], Decision.WORSE: labels[0]}
+    return better.get(compared.verdict, compared.verdict)
 
 
-def detail(result: Result) -> str:
-    """The difference of `Result.pair`, what its uncertainty includes and what is unequal; a line per further arm."""
+def detail(result: Findings) -> str:
+    """The difference of `Findings.pair`, what its uncertainty includes and what is unequal; a line per further arm."""
     if len(result.arms) == 1:
         return "Choose further arms, such as arms=[bpe,superbpe], to compare."
     first, compared = result.labels[0], result.shown
@@ -195,7 +196,7 @@ def detail(result: Result) -> str:
     return Lines(f"{difference}{corrected} ({how}).{note}{_division(result)}{_unequal(result)}", *others)
 
 
-def _difference(result: Result, other: int) -> str:
+def _difference(result: Findings, other: int) -> str:
     """The difference of an arm from the reference, with its interval."""
     compared = result.comparisons[0, other]
     text = f"{result.labels[other]} against {result.labels[0]}: {signed(compared.percent, 2)} % bits per byte"
@@ -204,12 +205,12 @@ def _difference(result: Result, other: int) -> str:
     return text
 
 
-def _division(result: Result) -> str:
+def _division(result: Findings) -> str:
     """Divide the difference between superwords and a reference with another phase 1, if an arm is their phase 1 alone.
 
     The arm `bpe_same` is one. The parts are measured and not tested.
     """
-    settings = [result.arms[i].arm.settings for i in result.judged]
+    settings = [result.arms[i].settings for i in result.judged]
     phase1 = [tuple(values.get(key) for key in ("pattern", "bpe.unit")) for values in settings]
     recipes = [values.get("recipe") for values in settings]
     if 0 not in result.judged or recipes[0] != "bpe":
@@ -252,13 +253,13 @@ def at_scale(flops: float, *, superwords: bool) -> str:
     return AT_SCALE if superwords and flops < _SMALL else ""
 
 
-def at_scale_of(result: Result) -> str:
+def at_scale_of(result: Findings) -> str:
     """`at_scale` for the models and tokenizers of a comparison."""
     flops = max(arm.lm.contents.summary.flops for arm in result.arms)
     return at_scale(flops, superwords=any(len(arm.tokenizer.superword_ids()) for arm in result.arms))
 
 
-def _unequal(result: Result) -> str:
+def _unequal(result: Findings) -> str:
     """Differences between the arms, other than the tokenizer, that may contribute to the difference in loss."""
     notes = [
         f" {arm.label} loses text ({lost}): its score covers only the text that it keeps."
@@ -277,7 +278,7 @@ def _unequal(result: Result) -> str:
     return "".join(notes)
 
 
-def conditions(result: Result) -> str:
+def conditions(result: Findings) -> str:
     """A sentence about what the models had in common, measured on the actual runs."""
     models = [arm.lm.contents.summary for arm in result.arms]
 
@@ -299,7 +300,7 @@ def conditions(result: Result) -> str:
     return f"All models have equal {' and '.join(same)}, and read {seen}."
 
 
-def lost_text(arm: ArmResult) -> str:
+def lost_text(arm: ScoredArm) -> str:
     """How much of the held-out text an arm changes or cannot represent; empty if nothing is lost."""
     return describe_loss(arm.heldout.contents.text_loss)
 
@@ -339,8 +340,7 @@ def statements(gap: Gap) -> list[str]:
 
 def decisions(gap: Gap) -> list[str]:
     """For each budget: `better`, `worse` or `undecided`, or `withheld` where no tokenizer may be called better."""
-    words = {-1: "better", 0: "undecided", 1: "worse"}
-    return ["withheld" if gap.withheld else words[sign] for sign in gap.signs]
+    return [str(Decision.WITHHELD if gap.withheld else decision) for decision in gap.decisions]
 
 
 def flops_text(flops: float) -> str:
@@ -368,16 +368,16 @@ def _at_budgets(gap: Gap) -> str:
     parts = [withheld] if gap.barred or gap.too_few else []
     few = gap.n_seeds < FEWEST_SEEDS
     arm, reference = (f"the models of {name}" if few else name for name in (gap.arm, gap.reference))
-    for sign, places in groupby(range(len(gap.signs)), key=lambda i: gap.signs[i]):
+    for decision, places in groupby(range(len(gap.decisions)), key=lambda i: gap.decisions[i]):
         run = list(places)
         first, last = run[0], run[-1]
         low, high = flops_text(gap.spent[first]), flops_text(gap.spent[last])
         where = f"at {low} FLOPs" if first == last else f"between {low} and {high} FLOPs"
         values = gap.percent[first : last + 1]
-        if sign:
-            which = f"need{'' if few else 's'} {'more' if sign > 0 else 'fewer'} bits per byte than {reference}"
+        if decision is not Decision.UNDECIDED:
+            needs, which = "need" if few else "needs", "more" if decision is Decision.WORSE else "fewer"
             by = _range_of([abs(value) for value in values]).replace("+", "")
-            parts.append(f"{where}, {arm} {which}, by {by}")
+            parts.append(f"{where}, {arm} {needs} {which} bits per byte than {reference}, by {by}")
         else:
             parts.append(f"{where}, undecided: {_range_of(values)}{_interval_of(gap, first, last)}")
     return "; ".join(parts)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from experiments.cli.compose import load
+from experiments.findings.precision import SEED_SPREAD, UNIT_SPREAD, announce, half_width
 from experiments.stages.heldout import check_weights, groupings
-from experiments.stages.precision import SEED_SPREAD, UNIT_SPREAD, announce, half_width
 from lm.evaluate.significance import Ratio
 from tokenizer.errors import UserError
 

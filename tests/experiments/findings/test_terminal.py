@@ -5,9 +5,10 @@ import itertools
 import re
 from types import SimpleNamespace
 
-from experiments.cli.console import Console, Reporter
-from experiments.stages.comparison import Result
-from experiments.stages.terminal import show_result, show_tables
+from experiments.cli.console import Console
+from experiments.findings.compared import Findings
+from experiments.findings.terminal import show_result, show_tables
+from experiments.progress import Reporter
 from lm.data.shards import TextLoss
 from tests.experiments.arms import compared, scored
 
@@ -33,7 +34,7 @@ def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change(
     reporter = SimpleNamespace(say=lambda *_, **__: None)
     reporter.table = lambda title, header, rows: tables.update({title: [header, *rows]})
     tracker = SimpleNamespace(log=lambda *_: None, summary=lambda *_: None)
-    show_result(SimpleNamespace(reporter=reporter, tracker=tracker), Result(arms, pairs), "equal_bytes")
+    show_result(SimpleNamespace(reporter=reporter, tracker=tracker), Findings(arms, pairs), "equal_bytes")
     header, *rows = tables["Held-out text, equal bytes of training text"]
     named = ["", "vocabulary", "bytes per token", "bits per byte", "change from a", "training FLOPs"]
     assert header == [*named, "inference FLOPs per byte"]
@@ -50,7 +51,7 @@ def test_every_kind_of_text_is_a_row_that_fits_a_terminal():
         "languages": compared(0.01, apart=False, cluster="source"),
         "code": compared(0.02, **few),
     }
-    result = Result(arms, {(0, 1): compared(0.0, apart=False, kinds=kinds)})
+    result = Findings(arms, {(0, 1): compared(0.0, apart=False, kinds=kinds)})
     printed = io.StringIO()
     show_tables(Reporter(Console(width=80, file=printed)), "Held-out text", result)
     lines = printed.getvalue().partition("by kind of text\n")[2].splitlines()

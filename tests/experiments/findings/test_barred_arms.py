@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from experiments.config import BudgetConfig
-from experiments.pipeline import record
-from experiments.stages.comparison import Result, scored
-from experiments.stages.differences import differences
-from experiments.stages.shards import Encoded
-from experiments.verdict import detail, verdict
+from experiments.findings.compared import Findings, record, scored
+from experiments.findings.differences import differences
+from experiments.findings.verdict import detail, verdict
+from experiments.stages.shards import EncodedArm
 from lm.data.shards import TextLoss
 from tests.lm.evaluate.evaluations import made_up
 
@@ -40,12 +39,12 @@ def _arm(label, shift, *, changed=0, scale=1.0, n_bytes=1000, bytes_per_token=(4
     contents = SimpleNamespace(cost=cost)
     artifacts = [SimpleNamespace(path=each, contents=contents, name="evaluation") for each in evaluations]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("experiments.stages.comparison.Evaluation.load", lambda path: path)
-        return scored(Encoded(arm, training, heldout), [lm] * 3, artifacts)
+        patch.setattr("experiments.findings.compared.Evaluation.load", lambda path: path)
+        return scored(EncodedArm.of(arm, training, heldout), [lm] * 3, artifacts)
 
 
 def test_a_lossy_arm_is_shown_and_decides_nothing():
-    result = Result.of([_arm("bpe", 0.0), _arm("superbpe", 0.0), _arm("lower", -0.07, changed=_N)], BudgetConfig())
+    result = Findings.of([_arm("bpe", 0.0), _arm("superbpe", 0.0), _arm("lower", -0.07, changed=_N)], BudgetConfig())
     assert (result.winner, result.leader, result.withheld) == (None, None, "")
     said = verdict(result)
     assert said.startswith("No significant difference between bpe and superbpe")
@@ -66,30 +65,30 @@ def test_an_arm_that_saves_more_tokens_on_held_out_than_on_training_text_is_name
     """Whatever its record says: a tokenizer that was trained on the held-out text does."""
     arms = [_arm("bpe", 0.0), _arm("x", -0.1, bytes_per_token=(training, heldout))]
     warning = f"against bpe, x saves {points} points more tokens on held-out than on training text"
-    assert (warning in verdict(Result.of(arms, BudgetConfig()))) == (points is not None)
+    assert (warning in verdict(Findings.of(arms, BudgetConfig()))) == (points is not None)
     apart = [arms[0], _arm("x", -0.1, bytes_per_token=(training, heldout), heldout_paths=["other.jsonl"])]
-    assert "Warning" not in verdict(Result.of(apart, BudgetConfig()))
+    assert "Warning" not in verdict(Findings.of(apart, BudgetConfig()))
 
 
 @pytest.mark.parametrize("n_bytes", [989, 1011, 5000])
 def test_an_arm_that_read_another_amount_decides_nothing(n_bytes):
     """From wherever its models come: 60 kB and 200 kB are no equal bytes."""
     other = f"x trained on {n_bytes:,} bytes and bpe on 1,000, which differ by more than 1 %"
-    result = Result.of(
+    result = Findings.of(
         [_arm("bpe", 0.0), _arm("near", -0.1, n_bytes=1009), _arm("x", -0.1, n_bytes=n_bytes)], BudgetConfig()
     )
     assert (result.winner.key, result.comparisons[0, 2].withheld) == ("near", other)
     assert verdict(result).endswith(f"Not part of the verdict: {other}.")
     assert (
-        verdict(Result.of([result.arms[0], result.arms[2]], BudgetConfig()))
+        verdict(Findings.of([result.arms[0], result.arms[2]], BudgetConfig()))
         == f"No verdict about the tokenizers: {other}."
     )
     accepted = BudgetConfig(tolerance=5)
-    assert Result.of([result.arms[0], result.arms[2]], accepted).winner.key == "x"
+    assert Findings.of([result.arms[0], result.arms[2]], accepted).winner.key == "x"
 
 
 def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld():
-    result = Result.of([_arm("lower", -0.07, changed=_N), _arm("bpe", 0.0)], BudgetConfig())
+    result = Findings.of([_arm("lower", -0.07, changed=_N), _arm("bpe", 0.0)], BudgetConfig())
     assert (result.winner, result.withheld, result.pair) == (None, _LOWER, (0, 1))
     assert verdict(result) == f"No verdict about the tokenizers: {_LOWER}."
     assert detail(result).startswith("bpe against lower")
@@ -97,19 +96,19 @@ def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld():
 
 
 def test_a_model_that_learned_nothing_decides_nothing():
-    result = Result.of([_arm("bytes", 0.0, scale=12_000.0), _arm("bpe", 0.0, scale=10_000.0)], BudgetConfig())
+    result = Findings.of([_arm("bytes", 0.0, scale=12_000.0), _arm("bpe", 0.0, scale=10_000.0)], BudgetConfig())
     assert result.winner is None
     assert verdict(result).startswith("No verdict about the tokenizers: a model of bytes needs 17,")
     assert "a model of bpe needs 14," in verdict(result)
 
 
 def test_documents_that_few_tokenizers_change_are_left_out_for_all():
-    result = Result.of([_arm("bpe", 0.0), _arm("nfc", 0.0), _arm("sure", -0.1)], BudgetConfig())
+    result = Findings.of([_arm("bpe", 0.0), _arm("nfc", 0.0), _arm("sure", -0.1)], BudgetConfig())
     assert (result.documents, result.left_out) == (None, "")
     arms = [_arm("bpe", 0.0), _arm("nfc", 0.0, changed=1), _arm("sure", -0.1)]
     for each in itertools.chain.from_iterable(arm.evaluations for arm in arms):
         each.document_bytes[0] = 900  # below 1 % of the bytes
-    result = Result.of(arms, BudgetConfig())
+    result = Findings.of(arms, BudgetConfig())
     assert result.winner is result.arms[2]
     assert {each.scores.n_documents for each in result.arms} == {_N - 1}
     assert {each.n_documents for each in result.comparisons.values()} == {_N - 1}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from experiments.findings.compared import Findings
 from experiments.report.comparison_page import render, version
 from experiments.report.data import gather
 from experiments.report.figures import to_csv
 from experiments.results import Folder
-from experiments.stages.comparison import Result
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json, write_whole
@@ -29,7 +29,7 @@ PAGE, NUMBERS, DIFFERENCES = "report.html", "report.json", "differences.csv"
 
 
 def report(
-    context: Context, deployment: Deployment, text: Text, result: Result, config: Mapping[str, Any]
+    context: Context, deployment: Deployment, text: Text, result: Findings, config: Mapping[str, Any]
 ) -> Artifact[Folder]:
     """Write `report.html`, `report.json` and `differences.csv`.
 
@@ -76,7 +76,7 @@ def report(
 
 
 def provenance(
-    result: Result, first: Sequence[Artifact[Any]], *, corpus: list[list[str]], config: str
+    result: Findings, first: Sequence[Artifact[Any]], *, corpus: list[list[str]], config: str
 ) -> dict[str, Any]:
     """Describe how everything on a page was made.
 
@@ -88,7 +88,7 @@ def provenance(
     """
     artifacts = {artifact.name: ("", artifact) for artifact in first}
     for arm in result.arms:
-        used: list[Artifact[Any]] = [*arm.arm.reading, arm.arm.artifact, arm.training, arm.heldout]
+        used: list[Artifact[Any]] = [*arm.reading, arm.artifact, arm.training, arm.heldout]
         for artifact in (*used, *arm.lms, *arm.artifacts):
             artifacts.setdefault(artifact.name, (arm.key, artifact))  # one that several arms share is shown once
     origin = result.arms[0].artifacts[0].manifest

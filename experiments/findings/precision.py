@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.cli.console import percent
+from experiments.numbers import percent
 from experiments.stages.heldout import kinds_of, sizes
 from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
 from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS, reason_withheld

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from experiments import robustness
 from experiments.cli import main
+from experiments.findings import perturbed
 from experiments.report.combining import combine
 from experiments.store import records
 from lm.data.sharding import write_shards
@@ -36,7 +36,7 @@ def test_scores_are_those_of_the_perturbed_documents(finished, tmp_path, capsys,
     report = measured(finished, tmp_path / "out")
     said = " ".join(capsys.readouterr().out.split())
     result, _ = combine(records.finished([finished])[0])
-    chosen, documents = robustness.draw(result, 12)
+    chosen, documents = perturbed.draw(result, 12)
     rows = {(row["perturbation"], row["tokenizer"]): row for row in report["rows"]}
     assert report["n_documents"] == len(documents) == 12
     for each in result.arms:

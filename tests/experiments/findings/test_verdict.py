@@ -1,7 +1,7 @@
 import itertools
 
-from experiments.stages.comparison import Result
-from experiments.verdict import at_scale, decision, decisions, detail, statements, verdict, worth_headline
+from experiments.findings.compared import Findings
+from experiments.findings.verdict import at_scale, decision, decisions, detail, statements, verdict, worth_headline
 from lm.data.shards import TextLoss
 from lm.evaluate.deployment import Deployment
 from lm.scaling.equivalent import Equivalent
@@ -17,7 +17,7 @@ _REQUIRES = " A verdict about the tokenizers requires 3 seeds."
 def result(difference, **settings):
     n = settings.get("n_seeds", 3)
     both = [scored("BPE", 2.0, n_seeds=n), scored("SuperBPE", 2.0 + difference, n_seeds=n)]
-    return Result(both, {(0, 1): compared(difference, **settings)})
+    return Findings(both, {(0, 1): compared(difference, **settings)})
 
 
 def test_the_verdict_is_a_sentence():
@@ -27,10 +27,10 @@ def test_the_verdict_is_a_sentence():
         (0.1, False, "No significant difference between BPE and SuperBPE in how well they predict held-out text (3"),
     ):
         assert verdict(result(difference, apart=apart)).startswith(sentence)
-    cheaper = Result([scored("BPE", 2.0), scored("SuperBPE", 1.8, flops=740)], {(0, 1): compared(-0.2)})
+    cheaper = Findings([scored("BPE", 2.0), scored("SuperBPE", 1.8, flops=740)], {(0, 1): compared(-0.2)})
     assert "10.00 % fewer bits per byte, for 26 % fewer training FLOPs (one" in verdict(cheaper)
     arms = [scored("BPE", 2.0), scored("A", 1.8, flops=740), scored("B", 1.8, flops=2000)]
-    both = verdict(Result(arms, {(0, 1): compared(-0.2), (0, 2): compared(-0.2)}))
+    both = verdict(Findings(arms, {(0, 1): compared(-0.2), (0, 2): compared(-0.2)}))
     assert ", with −26 to +100 % training FLOPs" in both
     equal = result(0.1, apart=False)
     for each in equal.arms:
@@ -73,18 +73,18 @@ def test_the_detail_says_what_the_interval_holds():
     clustered = detail(result(-0.2, n_documents=1000, cluster="source", n_clusters=40, effective_clusters=17.24))
     assert "the 40 sources of 1,000 held-out documents, which count as 17.2 of equal size" in clustered
     alone = compared(-0.2, interval=None, n_documents=1)
-    assert "no interval, because there are too few documents" in detail(Result(result(-0.2).arms, {(0, 1): alone}))
+    assert "no interval, because there are too few documents" in detail(Findings(result(-0.2).arms, {(0, 1): alone}))
 
 
 def test_the_detail_says_what_else_differs():
     both = [scored("BPE", 2.0), scored("SuperBPE", 1.8, vocab_size=9000, parameters=1200)]
-    told = detail(Result(both, {(0, 1): compared(-0.2)}))
+    told = detail(Findings(both, {(0, 1): compared(-0.2)}))
     assert " The vocabularies differ in size: 8,192 and 9,000 tokens;" in verdict(
-        Result(both, {(0, 1): compared(-0.2)})
+        Findings(both, {(0, 1): compared(-0.2)})
     )
     assert "The models differ: 1,000 and 1,200 parameters, only in the embeddings." in told
     both[1] = scored("SuperBPE", 1.8, parameters=1300, layers=700)
-    assert "600 and 700 of them in the layers" in detail(Result(both, {(0, 1): compared(-0.2)}))
+    assert "600 and 700 of them in the layers" in detail(Findings(both, {(0, 1): compared(-0.2)}))
     assert "longer" not in detail(result(-0.2, interval=(-11.0, -9.0)))
     longer = "The interval is longer below the measured value, because a few documents"
     assert longer in detail(result(-0.2, interval=(-14.0, -9.0)))
@@ -102,7 +102,7 @@ def result_of_many(*bits, undecided=(), n_seeds=3, **settings):
         (i, j): compared(2 * (bits[j] / bits[i] - 1), apart=j not in undecided, tested=i == 0, **settings)
         for i, j in itertools.combinations(range(len(bits)), 2)
     }
-    return Result(arms, pairs)
+    return Findings(arms, pairs)
 
 
 def test_several_arms_are_each_compared_with_the_reference():
@@ -132,11 +132,11 @@ def test_the_phase_1_of_superwords_alone_divides_the_difference():
     arms = [scored(f"arm {i}", 2.0, settings=each, n_seeds=3) for i, each in enumerate([*settings, {**settings[1]}])]
     arms[2].arm.settings["recipe"] = "bpe"
     percent = {(0, 1): 0.2, (0, 2): -0.02, (1, 2): 0.0}
-    said = detail(Result(arms, {pair: compared(difference) for pair, difference in percent.items()}))
+    said = detail(Findings(arms, {pair: compared(difference) for pair, difference in percent.items()}))
     assert "Of the +10.00 % of arm 1, pattern and unit account for −1.00 % (arm 2 against arm 0)" in said
     assert "and superwords for +11.11 % (arm 1 against arm 2)." in said
     arms[2].arm.settings["pattern"] = "o200k"
-    assert "account for" not in detail(Result(arms, {pair: compared(0.1) for pair in percent}))
+    assert "account for" not in detail(Findings(arms, {pair: compared(0.1) for pair in percent}))
 
 
 def test_of_many_the_verdict_stays_a_sentence():
@@ -206,7 +206,7 @@ def test_the_detail_states_kinds_and_their_weights():
     arms = [scored("BPE", 2.0), scored("SuperBPE", 1.9)]
     kinds = {"english": compared(-0.1), "code": compared(0.1)}
     said = [
-        detail(Result(arms, {(0, 1): compared(-0.1, cluster="source", kinds=kinds, weights=weights)}))
+        detail(Findings(arms, {(0, 1): compared(-0.1, cluster="source", kinds=kinds, weights=weights)}))
         for weights in ({}, {"english": 0.6, "code": 0.4})
     ]
     assert "which count as 50.0 of equal size, within 2 kinds of text, and 3 paired seeds" in said[0]

@@ -1,4 +1,4 @@
-"""Time left, and the one command that would settle what a comparison leaves open."""
+"""The one command that would settle what a comparison leaves open."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ import math
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cli.console import Pace, duration, percent, si
+from experiments.numbers import duration, percent
 from experiments.shell import command_text
-from experiments.stages.models import Training, exists
-from experiments.stages.plan import measure
 from lm.evaluate.bits_per_byte import SOURCE
 from lm.evaluate.comparison import DETECTABLE, FEWEST_EFFECTIVE, FEWEST_SEEDS
-from lm.train.config import trained_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.cli.console import Reporter
-    from experiments.runs import Run
-    from experiments.stages.context import Context
-    from experiments.stages.shards import Encoded
+    from experiments.progress import Reporter
     from lm.evaluate.comparison import Comparison
-    from lm.model.config import ModelConfig
     from lm.scaling.gaps import Gap
-    from lm.train.config import TrainConfig
 
 _MOST_HELDOUT = 0.3
 """Largest share of the text that is worth holding out."""
@@ -120,47 +112,3 @@ def with_settings(command: str, settings: Sequence[str]) -> str:
     replaced = {setting.partition("=")[0] for setting in settings}
     words = [word for word in shlex.split(command) if word.partition("=")[0].lstrip("+") not in replaced]
     return command_text([*words, *settings])
-
-
-def flops_left(
-    context: Context, model: ModelConfig, arm: Encoded, chain: Sequence[Run], plans: Mapping[Run, TrainConfig]
-) -> float:
-    """Training FLOPs of the models of a chain that are not finished; a trunk that several share counts once."""
-    missing = [plans[run] for run in chain if not exists(context, model, arm, Training(run, plans[run]))]
-    return trained_steps(missing) * measure(model, missing[-1], arm).flops if missing else 0.0
-
-
-class TimeLeft:
-    """Says what the training of all models costs and, from its first steps on, how long it will take.
-
-    Args:
-        context: Context of the run.
-        flops: Training FLOPs of each chain of models, in the order of training (`flops_left`).
-    """
-
-    def __init__(self, context: Context, flops: Sequence[float]) -> None:
-        self._reporter = context.reporter
-        self._left = list(flops)
-        self._pace, self._measured, self._last = Pace(), 0.0, ("", 0.0)
-        self._announced = not sum(flops)
-        if sum(flops):
-            self._reporter.say(f"the models need {si(sum(flops))} training FLOPs")
-
-    def row(self, training: Training, row: Mapping[str, Any]) -> None:
-        """Measure the speed by a row of training metrics, and announce the time of all models once it is known."""
-        stage, flops = str(training), float(row["flops"])
-        if stage == self._last[0]:  # steps before the first row may be from an earlier run or a trunk
-            self._measured += flops - self._last[1]
-        self._last = stage, flops
-        self._pace.add(self._measured)
-        if not self._announced and self._pace.seconds >= 3 and self._pace.rate:  # measured for long enough
-            self._announced = True
-            time = duration(sum(self._left) / self._pace.rate)
-            self._reporter.say(f"  training will take about {time} by the speed of the first steps, plus evaluation")
-
-    def done(self) -> None:
-        """Announce the time left after the models of a chain."""
-        self._left.pop(0)
-        if (left := sum(self._left)) and self._pace.rate:
-            self._announced, time = True, duration(left / self._pace.rate)
-            self._reporter.say(f"  about {time} of training left, plus evaluation", style="dim")

@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from experiments.cli.console import Lines, percent_change, si, signed
+from experiments.findings.verdict import BUDGETS, at_scale_of, decision, detail, verdict
+from experiments.numbers import percent_change, si, signed
+from experiments.progress import Lines
 from experiments.stages.contamination import sentence
-from experiments.verdict import BUDGETS, at_scale_of, decision, detail, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.cli.console import Reporter
+    from experiments.findings.compared import Findings
+    from experiments.progress import Reporter
     from experiments.results import ShardsFolder
-    from experiments.stages.comparison import Result
     from experiments.stages.context import Context
 
 
@@ -29,7 +30,7 @@ def show_fertility(context: Context, arms: Sequence[tuple[str, ShardsFolder]]) -
         context.reporter.table("Held-out bytes per token", columns, rows)
 
 
-def show_sizes(context: Context, results: Mapping[int, Result]) -> None:
+def show_sizes(context: Context, results: Mapping[int, Findings]) -> None:
     """Print the loss of every arm by the size of the models.
 
     Args:
@@ -44,7 +45,7 @@ def show_sizes(context: Context, results: Mapping[int, Result]) -> None:
     context.reporter.table("Held-out bits per byte by size, at the largest budget", ["", *labels, "verdict"], rows)
 
 
-def show_result(context: Context, result: Result, mode: str, *, last: bool = True) -> None:
+def show_result(context: Context, result: Findings, mode: str, *, last: bool = True) -> None:
     """Print the result: the tables, the verdict and its uncertainty.
 
     Args:
@@ -73,7 +74,7 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     context.tracker.log("summary", {f"{arm.key}/bits_per_byte": arm.scores.bits_per_byte for arm in result.arms})
 
 
-def show_tables(reporter: Reporter, title: str, result: Result) -> None:
+def show_tables(reporter: Reporter, title: str, result: Findings) -> None:
     """Print the main numbers, and the differences by kind of text."""
     reporter.table(title, *result_table(result))
     columns, rows = _by_kind(result)
@@ -81,7 +82,7 @@ def show_tables(reporter: Reporter, title: str, result: Result) -> None:
         reporter.table(f"Change in bits per byte from {result.labels[0]} by kind of text", columns, rows)
 
 
-def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
+def result_table(result: Findings) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the main numbers, one row per tokenizer; the page has all others."""
     base = result.arms[0]
     columns = ["", "vocabulary", "bytes per token", "bits per byte", f"change from {base.label}", "training FLOPs"]
@@ -108,7 +109,7 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
     return columns, rows
 
 
-def _by_kind(result: Result) -> tuple[list[str], list[list[str]]]:
+def _by_kind(result: Findings) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the differences from the reference by kind of text; no rows if there is a single kind."""
     base, *others = result.labels
     compared = {label: result.comparisons[0, j].kinds for j, label in enumerate(others, 1)}

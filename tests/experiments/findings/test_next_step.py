@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from experiments.cli import console as module
-from experiments.cli.console import Reporter
+from experiments import progress as module
+from experiments.findings.next_step import Step, next_step
+from experiments.progress import Reporter
 from experiments.runs import Run
-from experiments.stages import outlook
+from experiments.stages import time_left
 from experiments.stages.models import Training
-from experiments.stages.outlook import Step, TimeLeft, next_step
+from experiments.stages.time_left import TimeLeft
 from lm.evaluate.significance import Needed
 
 MODEL: Any = Training(Run("bpe", 4, 0, 1), None)
@@ -42,9 +43,9 @@ def test_the_first_steps_give_the_time_of_all_models(monkeypatch, console, first
 
 def test_finished_models_are_not_in_the_estimate(monkeypatch, console):
     context, out = console
-    monkeypatch.setattr(outlook, "exists", lambda *_: True)
+    monkeypatch.setattr(time_left, "exists", lambda *_: True)
     plan, runs = object(), [Run("bpe", 4, 0, budget) for budget in (1, 2)]
-    none = outlook.flops_left(context, plan, plan, runs, dict.fromkeys(runs, plan))
+    none = time_left.flops_left(context, plan, plan, runs, dict.fromkeys(runs, plan))
     assert none == 0
     training = TimeLeft(context, [none, none])
     training.done()
