@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from experiments.report.figures import Figure
 
 _PACKAGE = "experiments.report"
-SHARED = ("base.html", "macros.html", "style.css", "page.js", "page.py", "figures.py", "characters.py")
-"""Files of this package that render every page."""
+SHARED = ("base.html", "macros.html", "style.css", "page.js", "page.py", "figures.py")
+"""Files of this package that render every page; `experiments/characters.py` does, too."""
 
 
 def render(
@@ -96,8 +96,9 @@ def _environment() -> jinja2.Environment:
 
 def version(*files: str) -> str:
     """Return a hash of `SHARED` and these files, so that a report is rendered again when its design changes."""
-    package = importlib.resources.files(_PACKAGE)
-    return hashlib.sha256(b"".join((package / file).read_bytes() for file in (*SHARED, *files))).hexdigest()
+    package, ground = importlib.resources.files(_PACKAGE), importlib.resources.files("experiments")
+    sources = [ground / "characters.py", *(package / file for file in (*SHARED, *files))]
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
 def _shown(value: Any) -> Any:
