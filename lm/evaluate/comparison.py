@@ -144,6 +144,72 @@ def reason_withheld(effective: float, cluster: str, n_seeds: int) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """What training compute is worth: the decrease of ln(bits per byte) per e-fold (factor of 2.718) of FLOPs.
+
+    Attributes:
+        smaller: The reference's models at a smaller budget, one per seed; empty if the rate is stated.
+        e_folds: ln of the FLOPs of the compared budget over those of the smaller one.
+        stated: The rate; None if it is measured between the two budgets.
+    """
+
+    smaller: Sequence[Evaluation] = ()
+    e_folds: float = 1.0
+    stated: float | None = None
+
+    def rate(self, reference: NDArray[np.float64], smaller: NDArray[np.float64]) -> Any:
+        """The rate, from the bits per byte of the reference at both budgets."""
+        return np.log(smaller / reference) / self.e_folds if self.stated is None else self.stated
+
+    def only(self, documents: NDArray[np.bool_]) -> Exchange:
+        """The rate on some of the documents, bool[n_documents]."""
+        return dataclasses.replace(self, smaller=[run.only(documents) for run in self.smaller])
+
+    def measure(self, reference: Runs) -> tuple[float, tuple[float, float] | None]:
+        """The rate and its interval, which is None if the rate is stated or there are too few documents (or sources).
+
+        Args:
+            reference: The reference at the compared budget, an evaluation or one per seed.
+        """
+        if self.stated is not None:
+            return self.stated, None
+        runs, base = _runs(reference), _runs(reference)[0]
+        losses, _ = _measured([runs, list(self.smaller)])
+        rate = Ratio.of_function(lambda x: self.rate(*x), np.array(losses.bits), losses.sizes, losses.strata)
+        return float(rate.value), _interval(rate, base, base.config.confidence)
+
+
+class Trade(NamedTuple):
+    """A comparison at other amounts of training than the models had, by an exchange rate.
+
+    Attributes:
+        exchange: The rate.
+        e_folds: For each arm, ln of how many times as much training as the reference it had, of what is to be equal.
+    """
+
+    exchange: Exchange
+    e_folds: Sequence[float]
+
+
+class Further(NamedTuple):
+    """Uncertainty of the differences beyond seeds and text, by pair of arms, in points of percent.
+
+    Attributes:
+        rates: Largest change of a difference over learning rates that are about as good as the chosen ones.
+        luck: Variance from the text that the tokenizers were trained on.
+        luck_degrees: Its degrees of freedom.
+    """
+
+    rates: Mapping[tuple[int, int], float] = {}
+    luck: Mapping[tuple[int, int], float] = {}
+    luck_degrees: int = 0
+
+    def widen(self, pair: tuple[int, int], ratio: Ratio) -> Ratio:
+        """Add the uncertainty of a pair to its difference."""
+        return ratio.with_further(self.luck.get(pair, 0.0), self.luck_degrees, self.rates.get(pair, 0.0))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Difference:
     """Evidence for a difference between an arm and another one, in percent of the other one's bits per byte.
@@ -200,6 +266,8 @@ class Comparison(Difference):
         tested: Whether the comparison is one of those that may decide: with the reference, on all documents.
         seed_error: Standard error from seeds alone; None with one seed.
         document_error: Standard error from documents (or sources) alone; None without an interval.
+        luck_error: Standard error from the text of the tokenizers alone; 0 if it was not measured.
+        rates_change: Largest change over learning rates that are about as good; 0 if it was not measured.
         kinds: The comparison on each kind of text, the largest first; empty if there is a single one. They are a second
             family: corrected for the number of arms times that of the kinds with enough documents (or sources). The
             strata of `interval` are these kinds.
@@ -216,6 +284,8 @@ class Comparison(Difference):
     tested: bool = True
     seed_error: float | None = None
     document_error: float | None = None
+    luck_error: float = 0.0
+    rates_change: float = 0.0
     kinds: Mapping[str, Comparison] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
 
@@ -266,7 +336,12 @@ def compare(a: Runs, b: Runs) -> Comparison:
 
 
 def compare_all(
-    runs: Sequence[Runs], eligibility: Eligibility | None = None, *, tested: bool = True
+    runs: Sequence[Runs],
+    eligibility: Eligibility | None = None,
+    *,
+    tested: bool = True,
+    further: Further | None = None,
+    trade: Trade | None = None,
 ) -> dict[tuple[int, int], Comparison]:
     """Compare every tokenizer with every later one.
 
@@ -278,6 +353,8 @@ def compare_all(
         eligibility: Result of `eligible`, if the runs are already restricted to its documents.
         tested: False for a look at a part of the documents: nothing is corrected and nothing decides, and kinds are not
             compared.
+        further: Uncertainty beyond seeds and text; None for none.
+        trade: Compares at other amounts of training; None for those that the models had.
 
     Returns:
         Comparisons by (index of A, index of B).
@@ -290,14 +367,15 @@ def compare_all(
         if not eligibility.documents.all():
             runs = [[run.only(eligibility.documents) for run in _runs(arm)] for arm in runs]
     arms, reasons = [_runs(arm) for arm in runs], eligibility.reasons
-    whole, kinds = _measured(arms)
+    whole, kinds = _measured(arms, trade)
     n_arms = sum(not reason for reason in reasons[1:]) if tested and not reasons[0] else 0
-    compared = _compared(arms[0][0], whole, eligibility, n_arms)
+    further = further or Further()
+    compared = _compared(arms[0][0], whole, eligibility, n_arms, further)
     if not tested or len(kinds) < 2:
         return compared
     n_judged = sum(bool(enough(part.effective, whole.cluster)) for part in kinds.values())
     family = n_arms * max(1, n_judged)
-    by_kind = {name: _compared(arms[0][0], part, eligibility, family) for name, part in kinds.items()}
+    by_kind = {name: _compared(arms[0][0], part, eligibility, family, further) for name, part in kinds.items()}
     weights = arms[0][0].config.weights
     shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
     return {
@@ -340,6 +418,8 @@ class _Losses(NamedTuple):
         n_documents: Number of documents.
         cluster: Unit of sampling: "document" or "source".
         fewest: Fewest effective units for an interval.
+        trade: The amounts of training to compare at; None for those that the models had.
+        smaller: float64[n_seeds, n_units], losses of the reference at the smaller budget of `trade`, if it has one.
     """
 
     bits: list[NDArray[np.float64]]
@@ -348,6 +428,8 @@ class _Losses(NamedTuple):
     n_documents: int
     cluster: str
     fewest: float
+    trade: Trade | None = None
+    smaller: NDArray[np.float64] | None = None
 
     @property
     def effective(self) -> float:
@@ -355,24 +437,39 @@ class _Losses(NamedTuple):
 
     def difference(self, i: int, j: int) -> Ratio:
         """Difference of bits per byte between the paired runs of two arms, in percent of the first."""
-        pair = np.array([self.bits[i], self.bits[j]])
-        return Ratio.of_function(lambda ratios: percent_change(*ratios), pair, self.sizes, self.strata)
+        used = [self.bits[i], self.bits[j], self.bits[0]]
+        used.append(self.bits[0] if self.smaller is None else self.smaller)
+
+        def difference(ratios: NDArray[np.float64]) -> NDArray[np.float64]:
+            change = percent_change(*ratios[:2])
+            if self.trade is None:
+                return change
+            e_folds = self.trade.e_folds[j] - self.trade.e_folds[i]
+            worth: NDArray[np.float64] = change + 100 * e_folds * self.trade.exchange.rate(*ratios[2:])
+            return worth
+
+        n_used = 2 if self.trade is None else 4
+        return Ratio.of_function(difference, np.array(used[:n_used]), self.sizes, self.strata)
 
     def bits_per_byte(self, arm: int) -> float:
         """Bits per byte of an arm, mean over its seeds."""
         return float(np.mean(self.bits[arm].sum(-1) / self.sizes.sum()))
 
 
-def _measured(arms: Sequence[list[Evaluation]]) -> tuple[_Losses, dict[str, _Losses]]:
+def _measured(arms: Sequence[list[Evaluation]], trade: Trade | None = None) -> tuple[_Losses, dict[str, _Losses]]:
     """Losses on all units of sampling, and on those of each kind of text, the largest first."""
-    base = arms[0][0]
-    for arm in arms:
+    base, smaller = arms[0][0], [] if trade is None else list(trade.exchange.smaller)
+    for arm in [*arms, smaller] if smaller else arms:
         if len(arm) != len(arms[0]):
             raise UserError(f"{len(arms[0])} seeds cannot be compared with {len(arm)}; train the same number of both")
         for run in arm:
             _check_comparable(base, run)
     units, cluster = base.units(), base.cluster()[0]
-    bits_of_arms = [np.array([base.clustered(bits(run.text_nats)) for run in arm]) for arm in arms]
+
+    def bits_of(arm: Sequence[Evaluation]) -> NDArray[np.float64]:
+        return np.array([base.clustered(bits(run.text_nats)) for run in arm])
+
+    bits_of_arms, bits_of_smaller = [bits_of(arm) for arm in arms], bits_of(smaller) if smaller else None
     documents = base.clustered(np.ones(len(base.document_bytes)))
 
     def losses(
@@ -385,6 +482,8 @@ def _measured(arms: Sequence[list[Evaluation]]) -> tuple[_Losses, dict[str, _Los
             n_documents=int(documents[inside].sum()),
             cluster=cluster,
             fewest=fewest,
+            trade=trade,
+            smaller=None if bits_of_smaller is None else (bits_of_smaller * scale)[:, inside],
         )
 
     whole = losses(units.scale > 0, units.scale, units.strata, FEWEST_EFFECTIVE[cluster])
@@ -400,15 +499,15 @@ def _measured(arms: Sequence[list[Evaluation]]) -> tuple[_Losses, dict[str, _Los
 
 
 def _compared(
-    base: Evaluation, losses: _Losses, eligibility: Eligibility, family: int
+    base: Evaluation, losses: _Losses, eligibility: Eligibility, family: int, further: Further
 ) -> dict[tuple[int, int], Comparison]:
     """Describe the comparisons of all pairs; those with the reference are in a family of this size, if it is not 0."""
     reasons, confidence, n_seeds = eligibility.reasons, base.config.confidence, len(losses.bits[0])
     pairs = itertools.combinations(range(len(losses.bits)), 2)
     ratios = pool({(i, j): losses.difference(i, j) for i, j in pairs}, eligibility.members)
     compared = {}
-    for (i, j), ratio in ratios.items():
-        barred = reasons[i] or reasons[j]
+    for (i, j), narrow in ratios.items():
+        ratio, barred = further.widen((i, j), narrow), reasons[i] or reasons[j]
         tested = 0 if i or barred else family
         level = family_level(confidence, tested)
         interval = ratio.known_interval(level) if reaches(losses.effective, losses.fewest) else None
@@ -435,6 +534,8 @@ def _compared(
             tested=bool(tested),
             seed_error=math.sqrt(ratio.seed_variance) if n_seeds > 1 else None,
             pooled=eligibility.pooled if ratio.seed_degrees >= n_seeds else (),
+            luck_error=math.sqrt(ratio.luck_variance),
+            rates_change=ratio.settings_change,
             barred=barred,
             **described,
         )

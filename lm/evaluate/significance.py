@@ -102,6 +102,9 @@ class Ratio:
             n / (n - 1) for n effective units.
         size_covariance: Covariance of the residuals and the denominators, on the scale of `unit_variance`.
         skewness: Skewness of the residuals over the square root of the number of units.
+        luck_variance: Squared standard error from the text that the tokenizers were trained on (`with_further`).
+        luck_degrees: Degrees of freedom of `luck_variance`.
+        settings_change: Largest change of the ratio over settings that are about as good as the chosen ones.
     """
 
     value: Floats
@@ -115,6 +118,9 @@ class Ratio:
     correction: Floats
     size_covariance: Floats
     skewness: Floats
+    luck_variance: float = 0.0
+    luck_degrees: int = 0
+    settings_change: float = 0.0
 
     @classmethod
     def of(
@@ -223,6 +229,10 @@ class Ratio:
         """
         return replace(self, seed_variance=np.maximum(self.seed_variance, variance), seed_degrees=degrees)
 
+    def with_further(self, luck_variance: float, luck_degrees: int, settings_change: float) -> Ratio:
+        """Add uncertainty that neither the seeds nor the units show, measured apart."""
+        return replace(self, luck_variance=luck_variance, luck_degrees=luck_degrees, settings_change=settings_change)
+
     def interval(self, confidence: float | Floats) -> tuple[Floats, Floats]:
         """Interval of the ratio; not finite if one unit has all of the denominators."""
         below, above = self._reach(1 - np.asarray(confidence))
@@ -275,9 +285,14 @@ class Ratio:
           hide its own deviation (a score interval).
 
         Seeds have their own quantile of t, and the squares add up (Banerjee, Sankhya 22, 1960). Satterthwaite's single
-        quantile is too small for two seeds.
+        quantile is too small for two seeds. So has the luck of the tokenizers' text; the change over settings is no
+        sample, and has none.
         """
-        seeds = _quantile(p, self.seed_degrees) ** 2 * self.seed_variance if self.seed_degrees else 0.0
+        beside = np.zeros(np.shape(p)) + self.settings_change**2
+        if self.seed_degrees:
+            beside = beside + _quantile(p, self.seed_degrees) ** 2 * self.seed_variance
+        if self.luck_degrees:
+            beside = beside + _quantile(p, self.luck_degrees) ** 2 * self.luck_variance
         ends = []
         with np.errstate(all="ignore"):  # one unit has all of the denominators
             t = _quantile(p, self.unit_degrees)
@@ -290,7 +305,7 @@ class Ratio:
                 # The same number without the cancellation of two large ones.
                 near = variance / (np.hypot(middle, np.sqrt(variance / square)) + middle)
                 units = np.where(middle > 0, near, far)
-                ends.append(np.sqrt(units**2 + seeds))
+                ends.append(np.sqrt(units**2 + beside))
         return ends[0], ends[1]
 
 
