@@ -128,9 +128,10 @@ class LmConfig:
         n_seeds: Models per tokenizer, with the seeds `train.seed`, `train.seed` + 1, ... At least three are required to
             measure the spread between training runs, which a claim about tokenizers has to exceed.
         tune_rates: Factors on the four peak learning rates of `train`, such as [0.5, 1, 2]. Each arm's models are
-            trained with the factor that is best in short runs of that arm. Empty for the same rates for all arms.
-        tune_bytes: Bytes of training text that the first arm's tuning runs read; None for a tenth of
-            `budget.train_bytes`.
+            trained with the factor that is best in short runs of that arm; while the best one is at the end, up to
+            three further ones are tried. Empty for the same rates for all arms.
+        tune_bytes: Bytes of training text that the first arm's tuning runs read; None for a quarter
+            of `budget.train_bytes`.
         tune_validation_bytes: Bytes of the training text, which the tuning runs do not read, to score them on.
     """
 

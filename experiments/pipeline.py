@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from experiments.findings.compared import Findings
     from experiments.findings.next_step import Step
     from experiments.logging.tracking import Labels
-    from experiments.results import ComparisonRecord, Contamination, HeldoutDocuments, TrainedModel, Tuning
+    from experiments.results import ComparisonRecord, Contamination, HeldoutDocuments, TrainedModel
     from experiments.runs import Run
     from experiments.stages.corpus import Text
     from experiments.stages.shards import EncodedArm
@@ -187,10 +187,15 @@ def _models(
         run: evaluate.score(context, scoring, plans[run].device, run, model, encoded[run.arm], documents)
         for run, model in models.items()
     }
-    results = compare_runs(context, text, encoded, models, scores, config.budget, config.deployment)
+    chosen = {
+        size: [of_arm[name] for name in encoded]
+        for size, of_arm in tuned.items()
+        if any(one.runs for one in of_arm.values())
+    }
+    results = compare_runs(context, text, encoded, models, scores, config.budget, config.deployment, chosen)
     largest = config.lm.all_sizes[-1]
     rungs = [
-        _described(config, arms, result, shapes[size], overlap, tuned[size])
+        _described(config, arms, result, shapes[size], overlap)
         for (size, _), result in results.items()
         if size == largest
     ]
@@ -247,15 +252,13 @@ def _described(
     result: Findings,
     model: ModelConfig,
     overlap: Artifact[Contamination] | None,
-    tuned: Mapping[str, Tuning],
 ) -> Findings:
-    """Add what the pages say about a comparison: the settings of each arm, overlap, tuning."""
+    """Add what the pages say about a comparison: the settings of each arm, and the overlap."""
     named = []
     for arm, compared in zip(arms, result.arms, strict=True):
         settings = resolved(config, arm, model, compared.artifact.contents.revision)
         named.append(dataclasses.replace(compared, settings=settings))
-    runs = tuple(tuned[arm.name] for arm in arms) if any(one.runs for one in tuned.values()) else ()
-    return dataclasses.replace(result, arms=named, overlap=overlap, tuning=runs)
+    return dataclasses.replace(result, arms=named, overlap=overlap)
 
 
 def _shown(

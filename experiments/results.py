@@ -346,6 +346,7 @@ class ArmRecord(Contents):
         verdict: `better`, `worse` or `undecided` against the first arm, or `withheld`.
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`).
+        tuning: The choice of its learning rates; None if they were not tuned.
     """
 
     key: str
@@ -366,6 +367,7 @@ class ArmRecord(Contents):
     verdict: str = ""
     withheld: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    tuning: Tuning | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

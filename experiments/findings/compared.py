@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+import itertools
+import math
+from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experiments.results import ArmRecord, ComparisonRecord, Scores
-from experiments.stages.plan import DEFAULT_DEPLOYMENT, reasons_unequal
+from experiments.stages.plan import DEFAULT_DEPLOYMENT, Amounts, reasons_unequal
 from experiments.stages.shards import EncodedArm
 from lm.evaluate.bits_per_byte import Evaluation
-from lm.evaluate.comparison import Comparison, Decision, aggregate, compare_all, eligible
+from lm.evaluate.comparison import (
+    Comparison,
+    Decision,
+    Exchange,
+    Further,
+    Trade,
+    aggregate,
+    compare_all,
+    eligible,
+)
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +41,12 @@ if TYPE_CHECKING:
 
 SUSPICIOUS = 3.0
 """Points by which an arm may save more tokens on held-out than on training text, relative to the reference."""
+ABOUT_AS_GOOD = 0.01
+"""Learning rates whose loss is higher than the best one's by at most this share may as well have been chosen."""
+NO_DIFFERENCE = 1e-3
+"""Relative difference between amounts of training that no loss shows."""
+LARGEST_SMALLER = 0.5
+"""Largest share of a budget at which the reference shows what training compute is worth."""
 LEAST_EVIDENCE = 99_000_000
 """Models that read fewer bytes of text are a demonstration."""
 
@@ -71,6 +88,10 @@ class Findings:
         left_out: A sentence about the other documents; empty if there are none.
         overlap: Overlap of the held-out documents with the training text, if it was measured.
         tuning: For each arm, the choice of its learning rates, if they were tuned.
+        at_text: The comparisons at equal training text, keyed alike; empty if they are not measured.
+        at_compute: Those at equal FLOPs of training the deployed model; empty if they are not measured.
+        exchange: What training compute is worth, by which one follows from the other; None if it is not measured.
+        deployment: The model that will be deployed.
     """
 
     arms: Sequence[ScoredArm]
@@ -79,10 +100,21 @@ class Findings:
     left_out: str = ""
     overlap: Artifact[Contamination] | None = None
     tuning: Sequence[Tuning] = ()
+    at_text: Mapping[tuple[int, int], Comparison] = field(default_factory=dict)
+    at_compute: Mapping[tuple[int, int], Comparison] = field(default_factory=dict)
+    exchange: Exchange | None = None
+    deployment: Deployment = DEFAULT_DEPLOYMENT
 
     @classmethod
     def of(
-        cls, arms: Sequence[ScoredArm], budget: BudgetConfig, deployment: Deployment = DEFAULT_DEPLOYMENT, **more: Any
+        cls,
+        arms: Sequence[ScoredArm],
+        budget: BudgetConfig,
+        deployment: Deployment = DEFAULT_DEPLOYMENT,
+        *,
+        smaller: ScoredArm | None = None,
+        tuning: Sequence[Tuning] = (),
+        overlap: Artifact[Contamination] | None = None,
     ) -> Findings:
         """Compare all arms that may take part in verdicts, and show the others.
 
@@ -92,20 +124,56 @@ class Findings:
             arms: The arms, as returned by `scored`.
             budget: What is equal between the models, within which tolerance.
             deployment: The model that will be deployed.
-            **more: Further attributes.
+            smaller: The reference at a smaller budget, which shows what training compute is worth; None without one.
+            tuning: For each arm, the choice of its learning rates, if they were tuned.
+            overlap: Overlap of the held-out documents with the training text, if it was measured.
         """
+        alone = cls(arms, {}, overlap=overlap, tuning=tuning, deployment=deployment)
         if len(arms) < 2:
-            return cls(arms, {}, **more)
+            return alone
         # Bytes and tokenizers from elsewhere keep their own variance between seeds.
         trained = [arm.record is not None for arm in arms]
         models = [(arm.label, arm.tokenizer.vocab_size, [lm.contents.summary for lm in arm.lms]) for arm in arms]
         unequal = reasons_unequal(models, budget, deployment)
         eligibility = eligible([arm.evaluations for arm in arms], [arm.label for arm in arms], trained, unequal)
         arms = [dataclasses.replace(arm, barred=reason) for arm, reason in zip(arms, eligibility.reasons, strict=True)]
+        exchange = _exchange(arms[0], smaller, deployment)
         if eligibility.note:
             arms = [_restricted(arm, eligibility.documents) for arm in arms]
-            more |= {"documents": eligibility.documents, "left_out": eligibility.note}
-        return cls(arms, compare_all([arm.compared for arm in arms], eligibility), **more)
+            exchange = exchange and exchange.only(eligibility.documents)
+        further = Further(rates=rate_changes(tuning))
+        runs = [arm.compared for arm in arms]
+        measured = compare_all(runs, eligibility, further=further)
+
+        def traded(quantity: str) -> Mapping[tuple[int, int], Comparison]:
+            """The comparisons where this quantity of training is equal for all arms."""
+            amounts = [_mean_amount(arm, deployment, quantity) for arm in arms]
+            e_folds = [math.log(amount / amounts[0]) for amount in amounts]
+            if budget.mode == f"equal_{quantity}" or max(map(abs, e_folds)) < NO_DIFFERENCE:
+                return measured
+            if exchange is None:
+                return {}
+            return compare_all(runs, eligibility, further=further, trade=Trade(exchange, e_folds))
+
+        return dataclasses.replace(
+            alone,
+            arms=arms,
+            comparisons=measured,
+            documents=eligibility.documents if eligibility.note else None,
+            left_out=eligibility.note,
+            at_text=traded("bytes"),
+            at_compute=traded("deployed_flops"),
+            exchange=exchange,
+        )
+
+    def compute_e_folds(self, arm: int) -> float:
+        """The ln of the FLOPs of training the deployed model with an arm over the reference's, on equal text."""
+        costs = [
+            _mean_amount(self.arms[i], self.deployment, "deployed_flops")
+            / _mean_amount(self.arms[i], self.deployment, "bytes")
+            for i in (0, arm)
+        ]
+        return math.log(costs[1] / costs[0])
 
     @property
     def demonstration(self) -> bool:
@@ -196,6 +264,40 @@ def scored(arm: EncodedArm, lms: Sequence[Artifact[TrainedModel]], artifacts: Se
     )
 
 
+def _mean_amount(arm: ScoredArm, deployment: Deployment, quantity: str) -> float:
+    """A quantity (attribute of `Amounts`) that the arm's models trained on, on average over the seeds."""
+    vocab_size = arm.tokenizer.vocab_size
+    amounts = [Amounts.of(model.contents.summary, deployment, vocab_size) for model in arm.lms]
+    return fmean(getattr(amount, quantity) for amount in amounts)
+
+
+def _exchange(reference: ScoredArm, smaller: ScoredArm | None, deployment: Deployment) -> Exchange | None:
+    """What training compute is worth to the reference's models: as stated, or between two budgets."""
+    if deployment.rate is not None:
+        return Exchange(stated=deployment.rate)
+    if smaller is None or len(smaller.lms) != len(reference.lms):
+        return None
+    flops = [fmean(model.contents.summary.flops for model in arm.lms) for arm in (reference, smaller)]
+    return Exchange(smaller.evaluations, math.log(flops[0] / flops[1]))
+
+
+def rate_changes(tuning: Sequence[Tuning]) -> dict[tuple[int, int], float]:
+    """Largest change of each difference, in points, over factors with which both arms are about as good as at best."""
+    losses = [{run.factor: run.bits_per_byte for run in arm.runs if run.bits_per_byte is not None} for arm in tuning]
+    changes = {}
+    for (i, one), (j, other) in itertools.combinations(enumerate(losses), 2):
+        if not one or not other:
+            continue
+        best = min(one.values()), min(other.values())
+        near = [
+            (one[factor] / best[0], other[factor] / best[1])
+            for factor in one.keys() & other.keys()
+            if one[factor] <= best[0] * (1 + ABOUT_AS_GOOD) and other[factor] <= best[1] * (1 + ABOUT_AS_GOOD)
+        ]
+        changes[i, j] = max((100 * abs(math.log(b / a)) for a, b in near), default=0.0)
+    return changes
+
+
 def _restricted(arm: ScoredArm, documents: NDArray[np.bool_]) -> ScoredArm:
     """The arm, compared on some of the held-out documents."""
     compared = [run.only(documents) for run in arm.evaluations]
@@ -212,6 +314,7 @@ def compare_runs(
     scores: Mapping[Run, Artifact[Scores]],
     budget: BudgetConfig,
     deployment: Deployment = DEFAULT_DEPLOYMENT,
+    tuning: Mapping[int, Sequence[Tuning]] | None = None,
 ) -> dict[tuple[int, int], Findings]:
     """Compare the arms at every size and budget.
 
@@ -223,6 +326,7 @@ def compare_runs(
         scores: Their scores.
         budget: The budgets.
         deployment: The model that will be deployed.
+        tuning: For each size, the choices of the arms' learning rates, if they were tuned.
 
     Returns:
         The comparison of each size and budget, in the order of the runs.
@@ -230,7 +334,7 @@ def compare_runs(
     Raises:
         UserError: If held-out text may have been trained on.
     """
-    results = {}
+    results: dict[tuple[int, int], Findings] = {}
     for size, amount in dict.fromkeys((run.size, run.budget) for run in models):
         rung = {
             name: [run for run in models if (run.arm, run.size, run.budget) == (name, size, amount)] for name in arms
@@ -240,7 +344,14 @@ def compare_runs(
             trained = [models[run] for run in rung[name]]
             check_heldout(text.hash, arm, trained)
             compared.append(scored(arm, trained, [scores[run] for run in rung[name]]))
-        result = Findings.of(compared, budget, deployment)
+        below = [other for of_size, other in results if of_size == size and other <= amount * LARGEST_SMALLER]
+        result = Findings.of(
+            compared,
+            budget,
+            deployment,
+            smaller=results[size, max(below)].arms[0] if below else None,
+            tuning=(tuning or {}).get(size, ()),
+        )
         for (i, j), comparison in result.comparisons.items():
             names = {"a": compared[i].key, "b": compared[j].key, "layers": size, "budget": amount}
             context.tracker.log("comparison", {**names, **comparison.summary()})
@@ -274,7 +385,8 @@ def check_heldout(corpus: str, arm: EncodedArm, models: Sequence[Artifact[Traine
 def record(result: Findings) -> ComparisonRecord:
     """Return the record of a comparison: the numbers of every arm, with differences from the first."""
     rows = []
-    for place, arm in enumerate(result.arms):
+    tuned = [*result.tuning, *[None] * (len(result.arms) - len(result.tuning))]
+    for (place, arm), choice in zip(enumerate(result.arms), tuned, strict=True):
         compared = result.comparisons.get((0, place))
         training, counts = arm.record, arm.counts
         rows.append(
@@ -297,6 +409,7 @@ def record(result: Findings) -> ComparisonRecord:
                 verdict="" if compared is None else compared.verdict,
                 withheld=arm.barred if compared is None else compared.withheld,
                 settings=arm.settings,
+                tuning=choice,
             )
         )
     return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence)

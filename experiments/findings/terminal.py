@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
-from experiments.findings.verdict import BUDGETS, at_scale_of, decision, detail, verdict
-from experiments.numbers import percent_change, si, signed
+from experiments.findings import answer
+from experiments.findings.verdict import BUDGETS, at_scale_of, detail, verdict
+from experiments.numbers import percent_change, si
 from experiments.progress import Lines
 from experiments.stages.contamination import sentence
 
@@ -75,57 +75,34 @@ def show_result(context: Context, result: Findings, mode: str, *, last: bool = T
 
 
 def show_tables(reporter: Reporter, title: str, result: Findings) -> None:
-    """Print the main numbers, and the differences by kind of text."""
-    reporter.table(title, *result_table(result))
-    columns, rows = _by_kind(result)
-    if rows:
-        reporter.table(f"Change in bits per byte from {result.labels[0]} by kind of text", columns, rows)
+    """Print the answer by kind of text, what training compute is worth, and the main numbers."""
+    if len(result.arms) > 1:
+        reporter.table(title, *answer.table(result))
+        for sentence in answer.exchange_sentences(result):
+            reporter.say(sentence)
+    reporter.table("Models" if len(result.arms) > 1 else title, *result_table(result))
 
 
 def result_table(result: Findings) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the main numbers, one row per tokenizer; the page has all others."""
-    base = result.arms[0]
-    columns = ["", "vocabulary", "bytes per token", "bits per byte", f"change from {base.label}", "training FLOPs"]
-    columns += ["inference FLOPs per byte"]
+    columns = ["", "vocabulary", "bytes per token", "bits per byte", "training FLOPs", "inference FLOPs per byte"]
     read = [arm.lm.contents.summary.bytes for arm in result.arms]
     differ = max(read) > 1.01 * min(read)
-    columns += ["training text"] * differ
+    if differ:
+        columns.append("training text")
     rows = []
     for arm in result.arms:
         scores, tokenizer = arm.scores, arm.tokenizer
         interval, superwords = scores.bits_per_byte_interval, len(tokenizer.superword_ids())
-        change = percent_change(scores.bits_per_byte, base.scores.bits_per_byte)
         row = [
             arm.label,
             Lines(f"{tokenizer.vocab_size:,}", f"{superwords:,} superwords" if superwords else ""),
             f"{scores.bytes_per_token:.3f}",
             Lines(f"{scores.bits_per_byte:.4f}", f"{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""),
-            "" if arm is base else "withheld" if arm.barred or base.barred else change,
             si(arm.lm.contents.summary.flops),
             si(scores.cost.decode_flops_per_byte),
-            *[f"{si(arm.lm.contents.summary.bytes)}B"] * differ,
         ]
+        if differ:
+            row.append(f"{si(arm.lm.contents.summary.bytes)}B")
         rows.append(row)
     return columns, rows
-
-
-def _by_kind(result: Findings) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the differences from the reference by kind of text; no rows if there is a single kind."""
-    base, *others = result.labels
-    compared = {label: result.comparisons[0, j].kinds for j, label in enumerate(others, 1)}
-    kinds = compared[others[0]] if others else {}
-    rows = []
-    for kind, label in itertools.product(kinds, others):
-        change = compared[label][kind]
-        ends = change.interval or ()
-        rows.append(
-            [
-                kind,
-                label,
-                f"{change.n_clusters:,} {change.cluster}s",
-                f"{signed(change.percent, 2)} %",
-                " to ".join(signed(end, 2) for end in ends),
-                decision(change, (base, label)),
-            ]
-        )
-    return ["", "tokenizer", "held-out text", "change", "interval", "better"], rows

@@ -190,6 +190,10 @@ def detail(result: Findings) -> str:
             f", and {compared.n_seeds} paired seeds; standard error from seeds {compared.seed_error:.2f}{over}, "
             f"from {compared.cluster}s {compared.document_error:.2f}"
         )
+    if compared.luck_error:
+        how += f", from the text of the tokenizers {compared.luck_error:.2f}"
+    if compared.rates_change:
+        how += f"; other learning rates that are about as good change it by up to {compared.rates_change:.2f}"
     n = len(result.tested)
     corrected = f", corrected for {n} comparisons with {first}" if n > 1 and compared.tested else ""
     note = asymmetry(compared.percent, compared.interval, compared.cluster)

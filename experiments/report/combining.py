@@ -8,7 +8,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from experiments.config import BudgetConfig
-from experiments.findings.compared import Findings, ScoredArm, scored
+from experiments.findings.compared import LARGEST_SMALLER, Findings, ScoredArm, scored
 from experiments.report.labels import label_all
 from experiments.results import (
     ArmRecord,
@@ -128,7 +128,39 @@ def combine(
     _check_text([group.store for group in ordered], arms)
     mode = arms[0].settings.get("budget.mode", BudgetConfig.mode)
     budget = BudgetConfig(mode=mode, tolerance=tolerance or min(map(tolerance_of, done)))
-    return Findings.of(arms, budget, deployment, overlap=_overlap(done, artifacts)), notes
+    smaller = _at_smaller_budget(done, ordered[0], labels[0], sorted(seeds), artifacts)
+    tuning = [group.entry.tuning for group in ordered if group.entry.tuning is not None]
+    return (
+        Findings.of(
+            arms,
+            budget,
+            deployment,
+            smaller=smaller,
+            tuning=tuning if len(tuning) == len(arms) else (),
+            overlap=_overlap(done, artifacts),
+        ),
+        notes,
+    )
+
+
+def _at_smaller_budget(
+    done: Sequence[Record], reference: _Group, label: str, seeds: Sequence[int], artifacts: str | None
+) -> ScoredArm | None:
+    """The reference's models at the largest budget of at most half, if the runs have one with all of these seeds."""
+    largest = reference.models[seeds[0]][0].contents.summary.bytes * LARGEST_SMALLER
+    found: dict[float, _Group] = {}
+    for run in done:
+        store = Store.at(artifacts or run.store)
+        for entry in (entry for rung in run.rungs[:-1] for entry in rung.arms):
+            if entry.key != reference.entry.key or entry.tokenizer != reference.entry.tokenizer:
+                continue
+            models = store.open_all(entry.lms, TrainedModel)
+            for model, evaluation in zip(models, store.open_all(entry.evaluations, Scores), strict=True):
+                if model.contents.summary.bytes <= largest:
+                    group = found.setdefault(model.contents.summary.bytes, _Group(entry, store, entry.settings))
+                    group.models[model.contents.seed] = (model, evaluation)
+    complete = [read for read, group in found.items() if group.models.keys() >= set(seeds)]
+    return _scored(label, found[max(complete)], seeds) if complete else None
 
 
 def tolerance_of(run: Record) -> float:

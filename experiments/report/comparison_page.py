@@ -23,9 +23,9 @@ def render(report: dict[str, Any]) -> str:
 
 def version() -> str:
     """Return a hash of the files that render the page."""
-    stages = (f"../stages/{name}.py" for name in ("comparison", "contamination", "differences", "outlook"))
-    files = ("comparison.html", "comparison_page.py", "charts.py", "data.py", "labels.py", "texts.py", "../verdict.py")
-    return page.version(*files, *stages)
+    found = ("answer", "compared", "differences", "next_step", "verdict")
+    files = ("comparison.html", "comparison_page.py", "charts.py", "data.py", "labels.py", "texts.py")
+    return page.version(*files, "../stages/contamination.py", *(f"../findings/{name}.py" for name in found))
 
 
 def figures(report: dict[str, Any]) -> list[Figure]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from experiments.findings import answer
 from experiments.findings.differences import differences
 from experiments.findings.next_step import next_step
 from experiments.findings.verdict import at_scale_of, conditions, detail, lost_text, verdict
@@ -69,6 +70,7 @@ def gather(
         "conditions": " ".join(
             filter(None, [conditions(result), describe_phase1({arm.label: arm.tokenizer for arm in result.arms})])
         ),
+        "answer": _answer(result),
         "tiles": _tiles(result, parts),
         "tokenizers": [_row(arm, deployment) for arm in result.arms],
         "differences": parts,
@@ -93,6 +95,18 @@ def gather(
         "sample": texts.segmented(result, heldout),
         "provenance": dict(provenance),
     }
+
+
+def _answer(result: Findings) -> dict[str, Any] | None:
+    """The table of `findings.answer`, with what training compute is worth; None with a single arm."""
+    if len(result.arms) == 1:
+        return None
+    columns, rows = answer.table(result)
+    lines = [
+        {**vars(line), **{name: at and at.summary() for name, at in vars(line).items() if name.startswith("at_")}}
+        for line in answer.lines(result)
+    ]
+    return {"columns": columns, "rows": rows, "exchange": answer.exchange_sentences(result), "lines": lines}
 
 
 def _compression(

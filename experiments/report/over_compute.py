@@ -10,17 +10,18 @@ import numpy as np
 
 from experiments.config import BudgetConfig
 from experiments.fertility.measures import deployment
+from experiments.findings.compared import rate_changes
 from experiments.findings.next_step import Step, next_step
 from experiments.findings.verdict import at_scale, decisions, statements, worth_headline
 from experiments.progress import Reporter
 from experiments.report.combining import tolerance_of
-from experiments.results import Folder, Scores, TrainedModel
+from experiments.results import Folder, Scores, TrainedModel, Tuning
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from lm.bits import bits
 from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping, sampling_units
-from lm.evaluate.comparison import eligible
+from lm.evaluate.comparison import Further, eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import training_flops
 from lm.scaling.measured import read_points
@@ -56,6 +57,7 @@ class ArmRuns(NamedTuple):
         budgets: For every budget, smallest first, the model of each seed and its evaluation.
         trained: Whether its tokenizer was trained here, so that the variance of its seeds may be pooled.
         superwords: Whether its tokenizer has superwords.
+        tuning: The choice of its learning rates; None if they were not tuned.
     """
 
     label: str
@@ -63,6 +65,7 @@ class ArmRuns(NamedTuple):
     budgets: Sequence[Sequence[tuple[TrainedModel, Evaluation]]]
     trained: bool = False
     superwords: bool = False
+    tuning: Tuning | None = None
 
 
 class Assumptions(NamedTuple):
@@ -131,8 +134,14 @@ def study(
     sizes, sources, cluster = _units(base)
     heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster, units=base.units())
     measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
-    compared = Study(measured, heldout, tolerance, confidence)
-    priced = "" if equal_at is None else "The budgets are equal in the FLOPs of training the deployed model."
+    tuning = [arm.tuning for arm in arms if arm.tuning is not None]
+    further = Further(rates=rate_changes(tuning) if len(tuning) == len(arms) else {})
+    compared = Study(measured, heldout, tolerance, confidence, further)
+    priced = ""
+    if equal_at is not None:
+        priced = "The budgets are equal in the FLOPs of training the deployed model."
+    elif all(map(compared.on_equal_text, measured)):
+        priced = "At each budget, all models read the same amount of text; FLOPs are the reference's."
     return compared, " ".join(filter(None, [eligibility.note, priced]))
 
 
@@ -168,7 +177,7 @@ def _stored(rungs: Sequence[ComparisonRecord], store: Store) -> list[ArmRuns]:
             budgets.append([(model.contents, Evaluation.load(score.path)) for model, score in pairs])
         (tokenizer,) = store.open_all([arm.tokenizer], Folder)
         superwords = len(load_saved(tokenizer.path).superword_ids()) > 0
-        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, arm.training is not None, superwords))
+        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, arm.training is not None, superwords, arm.tuning))
     return arms
 
 

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
 
-_SHARE = 10
+MOST_FURTHER = 3
+"""Most factors that are tried beyond those of `lm.tune_rates`, while the best one is at the end."""
+_SHARE = 4
 """Tuning runs read this fraction of the text of the models unless `lm.tune_bytes` is set."""
 _SEED = 1_000_000
 """Added to `lm.train.seed`, so that no tuning run has the seed of a model that is compared."""
@@ -145,6 +147,11 @@ def tune_arm(context: Context, job: TuningJob, arm: EncodedArm) -> Tuning:
     except UserError as error:
         raise UserError(f"tuning {job.label} (lm.tune_bytes, lm.tune_validation_bytes): {error}") from None
     runs = [_run(context, job, arm, factor, documents) for factor in job.factors]
+    for _ in range(MOST_FURTHER):
+        factor = _beyond(runs)
+        if factor is None:
+            break
+        runs = sorted([*runs, _run(context, job, arm, factor, documents)], key=lambda run: run.factor)
     losses = {run.factor: run.bits_per_byte for run in runs if run.bits_per_byte is not None}
     if not losses:
         raise UserError(
@@ -152,6 +159,22 @@ def tune_arm(context: Context, job: TuningJob, arm: EncodedArm) -> Tuning:
             "learning rates; add smaller factors to lm.tune_rates"
         )
     return Tuning(factor=min(losses, key=losses.__getitem__), runs=runs)
+
+
+def _beyond(runs: Sequence[TuningRun]) -> float | None:
+    """The next factor beyond the best one, if that is the smallest or the largest; None otherwise.
+
+    >>> losses = {0.5: 2.0, 1.0: 1.9, 2.0: 1.8}
+    >>> _beyond([TuningRun(factor=factor, bits_per_byte=loss) for factor, loss in losses.items()])
+    4.0
+    """
+    losses = {run.factor: run.bits_per_byte for run in runs if run.bits_per_byte is not None}
+    if not losses:
+        return None
+    factors, best = [run.factor for run in runs], min(losses, key=losses.__getitem__)
+    if best == factors[-1]:
+        return best * factors[-1] / factors[-2]
+    return best * factors[0] / factors[1] if best == factors[0] else None
 
 
 def _run(context: Context, job: TuningJob, arm: EncodedArm, factor: float, documents: NDArray[np.int64]) -> TuningRun:

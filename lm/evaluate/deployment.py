@@ -25,6 +25,8 @@ NUMBER_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "
 """Bytes per number of each format, without scales of blocks."""
 MLP_MATRICES = {"gated": 3, "plain": 2}
 """Matrices of an MLP: up and down, and the gate of SwiGLU and its relatives."""
+PUBLISHED_RATE = 0.040
+"""`Deployment.rate` between 6e19 and 2.6e20 training FLOPs in the published points of `configs/points/`."""
 Phase = Literal["prefill", "decode"]
 
 
@@ -54,6 +56,8 @@ class Deployment:
         device_bandwidth: Bytes per second between the device and its memory.
         rho: FLOPs of serving over the model's life, divided by those of its training; see
             `lm.scaling.equivalent`.
+        rate: Decrease of ln(bits per byte) per e-fold of training FLOPs, by which losses at other amounts of training
+            are estimated; None for what the models of the comparison show.
     """
 
     n_layers: int = 32
@@ -76,6 +80,7 @@ class Deployment:
     device_flops: float = 989e12
     device_bandwidth: float = 3.35e12
     rho: float = 1.0
+    rate: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -96,6 +101,10 @@ class Deployment:
                 raise UserError(f"deployment.{name}={getattr(self, name)} must be a positive number, for instance 1e15")
         if not 0 <= self.rho < math.inf:
             raise UserError(f"deployment.rho={self.rho} must be at least 0; 0 compares at equal training FLOPs")
+        if self.rate is not None and not 0 <= self.rate < 1:
+            raise UserError(
+                f"deployment.rate={self.rate} must be at least 0 and below 1; published models have {PUBLISHED_RATE}"
+            )
         if self.n_heads % self.n_kv_heads:
             raise UserError(
                 f"deployment.n_heads={self.n_heads} is not a multiple of deployment.n_kv_heads={self.n_kv_heads}"

@@ -61,20 +61,34 @@ class Place(NamedTuple):
         reference: Those of the reference.
         arm: Those of the arm.
         budgets: FLOPs of the measured budgets of both, at the deployment.
+        rate: `Deployment.rate`, by which losses follow from those at the largest budgets; None for reading between
+            measured budgets.
     """
 
     reference: float
     arm: float
     budgets: tuple[Floats, Floats]
+    rate: float | None = None
 
     def change(self, reference: Floats, arm: Floats) -> Floats:
         """The arm's bits per byte against the reference's there, in percent, from those of each budget."""
-        one = interpolate(self.budgets[0], reference, self.reference)
-        return percent_change(one, interpolate(self.budgets[1], arm, self.arm))
+        return percent_change(self.read(0, reference, self.reference), self.read(1, arm, self.arm))
+
+    def read(self, which: int, losses: Floats, flops: float) -> Floats:
+        """Bits per byte at a budget of the reference (0) or the arm (1), from those of each measured budget."""
+        if self.rate is None:
+            return interpolate(self.budgets[which], losses, flops)
+        return np.asarray(losses[-1] * (self.budgets[which][-1] / flops) ** self.rate)
 
 
 def place(
-    reference: Sequence[float], arm: Sequence[float], *, rho: float, relative_cost: float, tolerance: float
+    reference: Sequence[float],
+    arm: Sequence[float],
+    *,
+    rho: float,
+    relative_cost: float,
+    tolerance: float,
+    rate: float | None = None,
 ) -> Place | Equivalent:
     """Find the largest training budgets at equal cost of training and serving, or the answer where there are none.
 
@@ -84,6 +98,7 @@ def place(
         rho: FLOPs of serving over those of training, of the reference.
         relative_cost: Cost of serving the arm over that of the reference, the s of `deployment.relative_cost`.
         tolerance: Accepted relative difference of budgets.
+        rate: `Deployment.rate`; with it, losses follow from those at the largest budgets.
     """
     factor = 1 + rho * (1 - relative_cost)
     if factor <= 0:
@@ -95,10 +110,10 @@ def place(
         largest = budgets[0][-1]
     at = float(largest), float(min(largest * factor, budgets[1][-1]))
     for flops, measured in zip(at, budgets, strict=True):
-        if flops < measured[0] * (1 - tolerance):
+        if rate is None and flops < measured[0] * (1 - tolerance):
             below = f"a budget of {flops:.2g} FLOPs is below the smallest one, {measured[0]:.2g}"
             return Equivalent("unknown", f"not measured: {below}")
-    return Place(*at, budgets)
+    return Place(*at, budgets, rate)
 
 
 def answered(gap: Gap, at: Place, change: Ratio, bits_per_byte: float) -> Equivalent:

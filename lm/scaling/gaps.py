@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lm.bits import bits
-from lm.evaluate.comparison import DETECTABLE, Decision, Difference, enough, percent_change
+from lm.evaluate.comparison import DETECTABLE, Decision, Difference, Further, enough, percent_change
 from lm.evaluate.significance import Ratio, family_level, pool, t_quantile
 
 if TYPE_CHECKING:
@@ -119,7 +119,14 @@ class Losses:
         return {i: ratio for (_, i), ratio in pool(measured, members).items()}
 
 
-def compare_arms(arms: Sequence[Points], losses: Losses, cluster: str, *, confidence: float = 0.95) -> list[Gap]:
+def compare_arms(
+    arms: Sequence[Points],
+    losses: Losses,
+    cluster: str,
+    *,
+    confidence: float = 0.95,
+    further: Further | None = None,
+) -> list[Gap]:
     """Compare all arms with the first one at every budget.
 
     The budgets are tested from the largest down, until one whose interval includes 0. Because the order is fixed
@@ -133,8 +140,10 @@ def compare_arms(arms: Sequence[Points], losses: Losses, cluster: str, *, confid
         losses: Their losses.
         cluster: Unit of sampling: "document" or "source".
         confidence: Confidence level.
+        further: Uncertainty beyond seeds and text, of the gaps at every budget; None for none.
     """
     reference, *others = arms
+    further = further or Further()
     level = family_level(confidence, sum(not arm.barred for arm in others))
     functions: list[Function] = [
         lambda a, b, i=i: percent_change(a[i], b[i])  # type: ignore[misc]
@@ -143,6 +152,8 @@ def compare_arms(arms: Sequence[Points], losses: Losses, cluster: str, *, confid
     if len(reference.flops) > 1:
         functions.append(lambda a, b: np.tensordot(_slope_weights(reference.flops), percent_change(a, b), 1))
     estimates = [losses.estimate(dict.fromkeys(range(1, len(arms)), function)) for function in functions]
+    for at_budget in estimates[: len(reference.flops)]:
+        at_budget.update({i: further.widen((0, i), ratio) for i, ratio in at_budget.items()})
     names = tuple(arm.name for arm, pooled in zip(arms, losses.pooled, strict=True) if pooled)
     return [
         _gap(reference, arm, cluster, [at_budget[i] for at_budget in estimates], confidence, level, names)

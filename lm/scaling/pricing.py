@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from lm.bits import bits
+from lm.evaluate.comparison import Further
 from lm.evaluate.deployment import Deployment, Phase, Relative, ServingCost, relative_cost, serving_cost, training_flops
-from lm.scaling.equivalent import Equivalent, Place, answered, interpolate, place
+from lm.scaling.equivalent import Equivalent, Place, answered, place
 from lm.scaling.gaps import Gap, Losses, compare_arms
 from lm.scaling.points import HeldOut, Points
 from tokenizer.errors import UserError, listed
@@ -41,16 +42,19 @@ class Study:
     """Measurements under a weighting of the sources; what a deployment does not change.
 
     Attributes:
-        arms: The arms as measured; the first is the reference. They must have equal seeds and budgets (UserError).
+        arms: The arms as measured; the first is the reference. They must have equal seeds, and budgets that are equal
+            in FLOPs or in text (UserError).
         heldout: The held-out documents with the shares of their sources.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
         confidence: Confidence level.
+        further: Uncertainty beyond seeds and text; None for none.
     """
 
     arms: Sequence[Points]
     heldout: HeldOut
     tolerance: float = 0.01
     confidence: float = 0.95
+    further: Further | None = None
 
     def __post_init__(self) -> None:
         reference = self.arms[0]
@@ -62,13 +66,23 @@ class Study:
             if sizes[0] != sizes[1]:
                 raise UserError(f"{problem}: it has {sizes[0]} budgets instead of {sizes[1]}; train the same budgets")
             for one, two in zip(reference.flops, arm.flops, strict=True):
-                if abs(two / one - 1) > self.tolerance:
+                if abs(two / one - 1) > self.tolerance and not self.on_equal_text(arm):
                     apart = f"{two:.4g} instead of {one:.4g} FLOPs, more than {100 * self.tolerance:g} % apart"
-                    remedy = "train both with budget=equal_deployed_flops, or accept a larger tolerance"
+                    remedy = (
+                        "train both on equal text or with budget=equal_deployed_flops, or accept a larger tolerance"
+                    )
                     raise UserError(f"{problem}: a budget is {apart}; {remedy}")
             if list(arm.seeds) != list(reference.seeds):
                 seeds = f"{listed(arm.seeds)} instead of {listed(reference.seeds)}"
                 raise UserError(f"{problem}: its seeds are {seeds}; train the same seeds")
+
+    def on_equal_text(self, arm: Points) -> bool:
+        """Whether the models of an arm read as many bytes of text as the reference's at every budget."""
+        reference = self.arms[0]
+        if arm.read is None or reference.read is None:
+            return False
+        read = [np.array(points.read)[:, 1] for points in (reference, arm)]
+        return bool(np.all(np.abs(read[1] / read[0] - 1) <= self.tolerance))
 
     @cached_property
     def losses(self) -> Losses:
@@ -78,7 +92,9 @@ class Study:
     @cached_property
     def gaps(self) -> list[Gap]:
         """Differences of the other arms to the reference."""
-        return compare_arms(self.arms, self.losses, self.heldout.cluster, confidence=self.confidence)
+        return compare_arms(
+            self.arms, self.losses, self.heldout.cluster, confidence=self.confidence, further=self.further
+        )
 
     def tokens_per_byte(self) -> list[float]:
         """Tokens per byte of each arm, averaged over sources."""
@@ -97,16 +113,23 @@ class Study:
             else [training_flops(deployment, vocab_size=arm.vocab_size, tokens=t, n_bytes=b) for t, b in arm.read]
             for arm in self.arms
         ]
-        phases = {phase: self._equivalents(deployment.rho, relative, training, phase) for phase in PHASES}
+        phases = {phase: self._equivalents(deployment, relative, training, phase) for phase in PHASES}
         equivalents = [{}, *({phase: answers[i] for phase, answers in phases.items()} for i in range(len(self.gaps)))]
         return [Priced(*row) for row in zip(costs, relative, training, equivalents, strict=True)]
 
     def _equivalents(
-        self, rho: float, relative: Sequence[Relative], training: Sequence[Sequence[float]], phase: Phase
+        self, deployment: Deployment, relative: Sequence[Relative], training: Sequence[Sequence[float]], phase: Phase
     ) -> list[Equivalent]:
         """Each arm against the reference at equal cost of training and serving."""
         places = {
-            i: place(training[0], training[i], rho=rho, relative_cost=getattr(cost, phase), tolerance=self.tolerance)
+            i: place(
+                training[0],
+                training[i],
+                rho=deployment.rho,
+                relative_cost=getattr(cost, phase),
+                tolerance=self.tolerance,
+                rate=deployment.rate,
+            )
             for i, cost in enumerate(relative)
             if i
         }
@@ -117,5 +140,6 @@ class Study:
                 equivalents.append(Equivalent("withheld", gap.withheld) if gap.barred else at)
                 continue
             losses = bits(self.heldout.average(self.arms[i].nats).mean(0))
-            equivalents.append(answered(gap, at, changes[i], float(interpolate(at.budgets[1], losses, at.arm))))
+            change = (self.further or Further()).widen((0, i), changes[i])
+            equivalents.append(answered(gap, at, change, float(at.read(1, losses, at.arm))))
         return equivalents

@@ -1,0 +1,170 @@
+"""The answer as a table: tokens, price and loss of every arm, by kind of text and for the mix."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.findings.compared import NO_DIFFERENCE
+from experiments.findings.verdict import decision
+from experiments.numbers import signed
+from experiments.progress import Lines
+from lm.evaluate.bits_per_byte import KIND
+from lm.evaluate.comparison import Decision
+from lm.evaluate.deployment import PUBLISHED_RATE, serving_cost
+
+if TYPE_CHECKING:
+    from experiments.findings.compared import Findings, ScoredArm
+    from lm.evaluate.bits_per_byte import Evaluation
+    from lm.evaluate.comparison import Comparison
+
+MIX = "all"
+"""Name of the mix of all kinds of text."""
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Line:
+    """An arm on a kind of text, or on the mix.
+
+    Attributes:
+        label: Name of the arm.
+        kind: The kind of text, or `MIX`.
+        bytes_per_token: Bytes per token of the kind's held-out text.
+        serving_flops_per_byte: FLOPs of reading a byte and generating a byte in the deployed model.
+        bits_per_byte: Loss as measured, mean over the seeds.
+        tokens_percent: Change of the tokens from the reference.
+        serving_percent: Change of the serving cost from the reference.
+        at_text: Comparison with the reference at equal training text; None for the reference, or if not measured.
+        at_compute: Comparison at equal FLOPs of training the deployed model; likewise.
+    """
+
+    label: str
+    kind: str
+    bytes_per_token: float
+    serving_flops_per_byte: float
+    bits_per_byte: float
+    tokens_percent: float
+    serving_percent: float
+    at_text: Comparison | None = None
+    at_compute: Comparison | None = None
+
+
+def lines(result: Findings) -> list[Line]:
+    """The lines of the table, arm by arm, the mix first."""
+    base = result.arms[0].compared[0]
+    kinds = base.groups.get(KIND)
+    names = [MIX] if kinds is None or len(kinds.names) < 2 else [MIX, *_by_size(base)]
+    found: list[Line] = []
+    for place, arm in enumerate(result.arms):
+        for number, kind in enumerate(names):
+            density, loss = _measured(arm, kind)
+            served = serving_cost(result.deployment, vocab_size=arm.tokenizer.vocab_size, tokens_per_byte=1 / density)
+            cost = served.prefill.flops_per_byte + served.decode.flops_per_byte
+            reference = found[number] if place else None
+            found.append(
+                Line(
+                    label=arm.label,
+                    kind=kind,
+                    bytes_per_token=density,
+                    serving_flops_per_byte=cost,
+                    bits_per_byte=loss,
+                    tokens_percent=100 * (reference.bytes_per_token / density - 1) if reference else 0.0,
+                    serving_percent=100 * (cost / reference.serving_flops_per_byte - 1) if reference else 0.0,
+                    at_text=_of_kind(result.at_text.get((0, place)), kind),
+                    at_compute=_of_kind(result.at_compute.get((0, place)), kind),
+                )
+            )
+    return found
+
+
+def table(result: Findings) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the answer, for the terminal and the page."""
+    columns = ["", "text", "tokens", "cost of serving", "bits per byte, equal text"]
+    columns.append("bits per byte, equal training compute")
+    rows, labels = [], result.labels
+    for line in lines(result):
+        name = line.label if line.kind == MIX else ""
+        if line.label == labels[0]:
+            density = f"{line.bytes_per_token:.3f} B each"
+            rows.append([name, line.kind, density, "", f"{line.bits_per_byte:.4f}", ""])
+            continue
+        losses = [_cell(compared, labels[0], line.label) for compared in (line.at_text, line.at_compute)]
+        rows.append(
+            [name, line.kind, f"{signed(line.tokens_percent, 1)} %", f"{signed(line.serving_percent, 1)} %", *losses]
+        )
+    return columns, rows
+
+
+def _cell(compared: Comparison | None, reference: str, label: str) -> str:
+    if compared is None:
+        return NOT_MEASURED
+    if compared.barred:
+        return Decision.WITHHELD
+    ends = compared.interval
+    better = decision(compared, (reference, label))
+    found = better if better in (reference, label) else ""
+    return Lines(
+        f"{signed(compared.percent, 2)} %",
+        f"{signed(ends[0], 2)} to {signed(ends[1], 2)}" if ends else "",
+        f"{found} better" if found else better,
+    )
+
+
+def exchange_sentences(result: Findings) -> list[str]:
+    """What training compute is worth, and what follows for the arm of `Findings.pair`; empty if nothing follows."""
+    if result.exchange is None or len(result.arms) < 2:
+        return []
+    reference, arm = (result.arms[i] for i in result.pair)
+    rate, ends = result.exchange.measure(reference.compared)
+    interval = f" ({100 * ends[0]:.1f} to {100 * ends[1]:.1f})" if ends else ""
+    how = "as stated by deployment.rate" if result.exchange.stated is not None else f"measured on {reference.label}"
+    published = f"between 6e19 and 2.6e20 FLOPs, published models have {100 * PUBLISHED_RATE:.1f} %"
+    worth = f"An e-fold (2.7 times) of training compute is worth {100 * rate:.1f} % of the bits per byte{interval}"
+    sentences = [f"{worth}, {how}; {published}."]
+    compared = result.at_text.get(result.pair)
+    e_folds = result.compute_e_folds(result.pair[1])
+    if compared is not None and abs(e_folds) >= NO_DIFFERENCE:
+        change = 100 * (math.exp(e_folds) - 1)
+        which = "fewer" if change < 0 else "more"
+        at_rates = [
+            f"{signed(compared.percent + 100 * one * e_folds, 2)} % at the {name} rate"
+            for one, name in ((rate, "first"), (PUBLISHED_RATE, "published"))
+        ]
+        costs = f"On equal text, training the deployed model with {arm.label} takes {abs(change):.1f} % {which} FLOPs"
+        sentences.append(f"{costs}: the same compute gives {' and '.join(at_rates)}.")
+    return sentences
+
+
+def _by_size(base: Evaluation) -> list[str]:
+    """Names of the kinds of text, the largest first."""
+    kinds = base.groups[KIND]
+    sizes = kinds.sums(base.document_bytes)
+    return [kinds.names[i] for i in np.argsort(-sizes, kind="stable") if sizes[i]]
+
+
+def _measured(arm: ScoredArm, kind: str) -> tuple[float, float]:
+    """Bytes per token and bits per byte of a kind, or of the mix with its weights."""
+    first = arm.compared[0]
+    if kind == MIX:
+        scale = first.units().scale
+        n_bytes, n_tokens = (
+            first.clustered(first.document_bytes) @ scale,
+            first.clustered(first.document_tokens) @ scale,
+        )
+        return float(n_bytes / n_tokens), arm.scores.bits_per_byte
+    kinds = first.groups[KIND]
+    inside = kinds.index == kinds.names.index(kind)
+    parts = [run.only(inside) for run in arm.compared]
+    density = parts[0].document_bytes.sum() / parts[0].document_tokens.sum()
+    return float(density), fmean(part.bits_per_byte for part in parts)
+
+
+def _of_kind(compared: Comparison | None, kind: str) -> Comparison | None:
+    if compared is None or kind == MIX:
+        return compared
+    return compared.kinds.get(kind)
