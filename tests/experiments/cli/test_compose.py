@@ -54,7 +54,7 @@ from tokenizer.errors import UserError
             ["budget.train_flops=1e10", "lm.train.context_tokens=256", "budget.ladder=[2e10]"],
             r"budget.ladder has 2e\+10: use shares of budget.train_flops below 1, or FLOPs up to 10,000,000,000",
         ),
-        (["lm.train.warmup_steps=1000", "budget.train_bytes=81920"], "overlap in a run of 10 steps"),
+        (["lm.train.warmup_steps=1000", "budget.train_bytes=81920"], "overlap in a run of 20 steps"),
         (["shards.tokens_per_shard=0"], "tokens_per_shard=0 must be at least 1"),
         (
             ["eval.weights={code: -1}"],

@@ -1,50 +1,23 @@
 """Arms that change text or learned nothing are shown, and take part in no verdict, table, record or sweep."""
 
 import itertools
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from experiments.config import BudgetConfig
-from experiments.findings.compared import Findings, record, scored
+from experiments.findings.compared import Findings, record
 from experiments.findings.differences import differences
 from experiments.findings.verdict import detail, verdict
-from experiments.stages.shards import EncodedArm
-from lm.data.shards import TextLoss
-from tests.lm.evaluate.evaluations import made_up
+from tests.experiments.arms import N_DOCUMENTS, measured_arm
 
-_N = 98
 _LOWER = "lower changes or loses text in 98 of 98 documents, 100 % of the bytes"
 
 
-def _arm(label, shift, *, changed=0, scale=1.0, n_bytes=1000, bytes_per_token=(4, 4), heldout_paths=()):
-    """An arm with three seeds, whose tokenizer changes this many documents of equal size."""
-    rng, sizes = np.random.default_rng(0), np.full(_N, 1000)
-    base = sizes * rng.normal(1.0, 0.2, _N)
-    lost = np.arange(_N) < changed
-    evaluations = [made_up(scale * (base + sizes * rng.normal(shift, 0.01, _N)), sizes, changed=lost) for _ in range(3)]
-    amounts = {"flops": 1000, "bytes": n_bytes, "tokens": 100}
-    summary = SimpleNamespace(parameters_total=1000, parameters_non_embedding=600, **amounts)
-    lm = SimpleNamespace(contents=SimpleNamespace(summary=summary), name="lm")
-    loss = TextLoss(changed_documents=changed) if changed else None
-    settings = {"corpus.source": "files", "corpus.heldout_paths": heldout_paths}
-    arm = SimpleNamespace(key=label, label=label, tokenizer=SimpleNamespace(vocab_size=300), settings=settings)
-    arm.artifact, arm.record, arm.counts = lm, None, None
-    training, heldout = (
-        SimpleNamespace(contents=SimpleNamespace(text_loss=loss, corpus="c", bytes_per_token=density), name="shards")
-        for density in bytes_per_token
-    )
-    cost = {"prefill_flops_per_byte": 1.0, "decode_flops_per_byte": 1.0, "kv_bytes_per_byte": 1.0}
-    contents = SimpleNamespace(cost=cost)
-    artifacts = [SimpleNamespace(path=each, contents=contents, name="evaluation") for each in evaluations]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("experiments.findings.compared.Evaluation.load", lambda path: path)
-        return scored(EncodedArm.of(arm, training, heldout), [lm] * 3, artifacts)
-
-
 def test_a_lossy_arm_is_shown_and_decides_nothing():
-    result = Findings.of([_arm("bpe", 0.0), _arm("superbpe", 0.0), _arm("lower", -0.07, changed=_N)], BudgetConfig())
+    result = Findings.of(
+        [measured_arm("bpe", 0.0), measured_arm("superbpe", 0.0), measured_arm("lower", -0.07, changed=N_DOCUMENTS)],
+        BudgetConfig(),
+    )
     assert (result.winner, result.leader, result.withheld) == (None, None, "")
     said = verdict(result)
     assert said.startswith("No significant difference between bpe and superbpe")
@@ -63,10 +36,10 @@ def test_a_lossy_arm_is_shown_and_decides_nothing():
 )
 def test_an_arm_that_saves_more_tokens_on_held_out_than_on_training_text_is_named(training, heldout, points):
     """Whatever its record says: a tokenizer that was trained on the held-out text does."""
-    arms = [_arm("bpe", 0.0), _arm("x", -0.1, bytes_per_token=(training, heldout))]
+    arms = [measured_arm("bpe", 0.0), measured_arm("x", -0.1, bytes_per_token=(training, heldout))]
     warning = f"against bpe, x saves {points} points more tokens on held-out than on training text"
     assert (warning in verdict(Findings.of(arms, BudgetConfig()))) == (points is not None)
-    apart = [arms[0], _arm("x", -0.1, bytes_per_token=(training, heldout), heldout_paths=["other.jsonl"])]
+    apart = [arms[0], measured_arm("x", -0.1, bytes_per_token=(training, heldout), heldout_paths=["other.jsonl"])]
     assert "Warning" not in verdict(Findings.of(apart, BudgetConfig()))
 
 
@@ -75,7 +48,8 @@ def test_an_arm_that_read_another_amount_decides_nothing(n_bytes):
     """From wherever its models come: 60 kB and 200 kB are no equal bytes."""
     other = f"x trained on {n_bytes:,} bytes and bpe on 1,000, which differ by more than 1 %"
     result = Findings.of(
-        [_arm("bpe", 0.0), _arm("near", -0.1, n_bytes=1009), _arm("x", -0.1, n_bytes=n_bytes)], BudgetConfig()
+        [measured_arm("bpe", 0.0), measured_arm("near", -0.1, n_bytes=1009), measured_arm("x", -0.1, n_bytes=n_bytes)],
+        BudgetConfig(),
     )
     assert (result.winner.key, result.comparisons[0, 2].withheld) == ("near", other)
     assert verdict(result).endswith(f"Not part of the verdict: {other}.")
@@ -88,7 +62,7 @@ def test_an_arm_that_read_another_amount_decides_nothing(n_bytes):
 
 
 def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld():
-    result = Findings.of([_arm("lower", -0.07, changed=_N), _arm("bpe", 0.0)], BudgetConfig())
+    result = Findings.of([measured_arm("lower", -0.07, changed=N_DOCUMENTS), measured_arm("bpe", 0.0)], BudgetConfig())
     assert (result.winner, result.withheld, result.pair) == (None, _LOWER, (0, 1))
     assert verdict(result) == f"No verdict about the tokenizers: {_LOWER}."
     assert detail(result).startswith("bpe against lower")
@@ -96,20 +70,24 @@ def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld():
 
 
 def test_a_model_that_learned_nothing_decides_nothing():
-    result = Findings.of([_arm("bytes", 0.0, scale=12_000.0), _arm("bpe", 0.0, scale=10_000.0)], BudgetConfig())
+    result = Findings.of(
+        [measured_arm("bytes", 0.0, scale=12_000.0), measured_arm("bpe", 0.0, scale=10_000.0)], BudgetConfig()
+    )
     assert result.winner is None
     assert verdict(result).startswith("No verdict about the tokenizers: a model of bytes needs 17,")
     assert "a model of bpe needs 14," in verdict(result)
 
 
 def test_documents_that_few_tokenizers_change_are_left_out_for_all():
-    result = Findings.of([_arm("bpe", 0.0), _arm("nfc", 0.0), _arm("sure", -0.1)], BudgetConfig())
+    result = Findings.of(
+        [measured_arm("bpe", 0.0), measured_arm("nfc", 0.0), measured_arm("sure", -0.1)], BudgetConfig()
+    )
     assert (result.documents, result.left_out) == (None, "")
-    arms = [_arm("bpe", 0.0), _arm("nfc", 0.0, changed=1), _arm("sure", -0.1)]
+    arms = [measured_arm("bpe", 0.0), measured_arm("nfc", 0.0, changed=1), measured_arm("sure", -0.1)]
     for each in itertools.chain.from_iterable(arm.evaluations for arm in arms):
         each.document_bytes[0] = 900  # below 1 % of the bytes
     result = Findings.of(arms, BudgetConfig())
     assert result.winner is result.arms[2]
-    assert {each.scores.n_documents for each in result.arms} == {_N - 1}
-    assert {each.n_documents for each in result.comparisons.values()} == {_N - 1}
+    assert {each.scores.n_documents for each in result.arms} == {N_DOCUMENTS - 1}
+    assert {each.n_documents for each in result.comparisons.values()} == {N_DOCUMENTS - 1}
     assert "1 of 98 held-out documents (0.92 % of the bytes) are left out for all tokenizers" in detail(result)

@@ -1,62 +1,85 @@
 """Tables that a run prints."""
 
 import io
-import itertools
 import re
 from types import SimpleNamespace
 
-from experiments.cli.console import Console
+import numpy as np
+from rich.console import Console
+
+from experiments.config import BudgetConfig
 from experiments.findings.compared import Findings
 from experiments.findings.terminal import show_result, show_tables
 from experiments.progress import Reporter
-from lm.data.shards import TextLoss
-from tests.experiments.arms import compared, scored
+from lm.evaluate.bits_per_byte import KIND, SOURCE, Grouping
+from lm.evaluate.deployment import Deployment
+from tests.experiments.arms import N_DOCUMENTS, measured_arm
+
+NAMES = ("English", "code")
 
 
-def _arm(label, bits):
-    arm = scored(label, bits)
-    model = {"bytes": 1, "steps": 1, "tokens": 1, "flops": 1000, "seconds": 1.0, "parameters_total": 1}
-    arm.lm.contents.summary = SimpleNamespace(**model)
-    cost = SimpleNamespace(decode_flops_per_byte=1.0)
-    numbers = {"bits_per_byte": bits, "bytes_per_token": 4.0, "bits_per_byte_interval": None, "confidence": 0.95}
-    arm.scores = SimpleNamespace(**numbers, seeds=None, cost=cost, save=dict)
-    arm.tokenizer.superword_ids = list
-    arm.heldout.contents.text_loss = TextLoss()
-    arm.key, arm.arm = label, SimpleNamespace(settings={})
-    return arm
+def groups():
+    """Documents 0 to 79 are English, the others code; each is a source of its own."""
+    kind = (np.arange(N_DOCUMENTS) >= 80).astype(np.int32)
+    sources = tuple(f"{NAMES[kind[i]]}: {i}" for i in range(N_DOCUMENTS))
+    return {KIND: Grouping(NAMES, kind), SOURCE: Grouping(sources, np.arange(N_DOCUMENTS, dtype=np.int32))}
 
 
 def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change():
-    arms = [_arm(label, 2.0 - (label == "b")) for label in "abcd"]
-    arms[2].barred, arms[1].tokenizer.superword_ids = "c changes or loses text", lambda: [1, 2, 3]
-    pairs = {pair: compared(0.0, apart=False) for pair in itertools.combinations(range(4), 2)}
+    arms = [measured_arm(label, shift, changed=n) for label, shift, n in (("a", 0, 0), ("b", -0.5, 0), ("c", 0, 98))]
+    arms[1].tokenizer.superword_ids = lambda: [1, 2, 3]
     tables = {}
     reporter = SimpleNamespace(say=lambda *_, **__: None)
     reporter.table = lambda title, header, rows: tables.update({title: [header, *rows]})
     tracker = SimpleNamespace(log=lambda *_: None, summary=lambda *_: None)
-    show_result(SimpleNamespace(reporter=reporter, tracker=tracker), Findings(arms, pairs), "equal_bytes")
+    result = Findings.of(arms, BudgetConfig())
+    show_result(SimpleNamespace(reporter=reporter, tracker=tracker), result, "equal_bytes")
     header, *rows = tables["Held-out text, equal bytes of training text"]
-    named = ["", "vocabulary", "bytes per token", "bits per byte", "change from a", "training FLOPs"]
-    assert header == [*named, "inference FLOPs per byte"]
-    assert rows[0] == ["a", "8,192", "4.000", "2.0000", "", "1k", "1"]
-    assert rows[1] == ["b", "8,192\n3 superwords", "4.000", "1.0000", "−50.0 %", "1k", "1"]
-    assert rows[2] == ["c", "8,192", "4.000", "2.0000", "withheld", "1k", "1"]
+    assert header[:4] == ["", "text", "tokens", "cost of serving"]
+    assert [row[0] for row in rows] == ["a", "b", "c"]
+    assert rows[1][4].splitlines()[-1] == "b better"
+    assert rows[1][5] == rows[1][4]  # the same number of tokens of as large a vocabulary
+    assert rows[2][4] == "withheld"
+    header, *rows = tables["Models"]
+    assert header == [
+        "",
+        "vocabulary",
+        "bytes per token",
+        "bits per byte",
+        "training FLOPs",
+        "inference FLOPs per byte",
+    ]
+    assert rows[1][:3] == ["b", "300\n3 superwords", "200.000"]
 
 
-def test_every_kind_of_text_is_a_row_that_fits_a_terminal():
-    arms = [_arm(label, 2.0) for label in ("BPE", "SuperBPE")]
-    few = {"n_clusters": 2, "effective_clusters": 2.0, "interval": None, "cluster": "source"}
-    kinds = {
-        "english": compared(-0.04, cluster="source", interval=(-2.41, -1.02), tested=True),
-        "languages": compared(0.01, apart=False, cluster="source"),
-        "code": compared(0.02, **few),
-    }
-    result = Findings(arms, {(0, 1): compared(0.0, apart=False, kinds=kinds)})
+def test_every_kind_of_text_has_its_change_at_equal_text_and_at_equal_compute_in_80_columns():
+    base = measured_arm("BPE", 0.0, groups=groups(), flops=4000)
+    smaller = measured_arm("BPE", 0.4, groups=groups(), flops=1000)
+    other = measured_arm("SuperBPE", 0.02, groups=groups(), tokens=80)
+    result = Findings.of([base, other], BudgetConfig(), smaller=smaller)
+    rate, interval = result.exchange.measure(base.compared)
+    assert interval[0] < rate < interval[1]
+    losses = [arm.scores.bits_per_byte for arm in (base, smaller)]
+    assert np.isclose(rate, np.log(losses[1] / losses[0]) / np.log(4), rtol=1e-3)
+    at_text, at_compute = result.at_text[0, 1], result.at_compute[0, 1]
+    assert at_text is result.comparisons[0, 1]
+    assert np.isclose(at_compute.percent - at_text.percent, 100 * rate * result.compute_e_folds(1), atol=0.01)
+    assert np.isclose(result.compute_e_folds(1), np.log(0.8), atol=0.02)  # attention and the head are not in proportion
+    width = [np.ptp(compared.interval) for compared in (at_text, at_compute)]
+    assert width[1] > width[0]  # the rate has an interval, too
+
     printed = io.StringIO()
     show_tables(Reporter(Console(width=80, file=printed)), "Held-out text", result)
-    lines = printed.getvalue().partition("by kind of text\n")[2].splitlines()
-    cells = [re.split(r"\s{2,}", line.strip()) for line in lines if line.strip("─ ")]
-    assert cells[0] == ["tokenizer", "held-out text", "change", "interval", "better"]
-    assert cells[1] == ["english", "SuperBPE", "50 sources", "−2.00 %", "−2.41 to −1.02", "SuperBPE"]
-    assert cells[2] == ["languages", "SuperBPE", "50 sources", "+0.50 %", "−0.50 to +0.50", "undecided"]
-    assert cells[3] == ["code", "SuperBPE", "2 sources", "+1.00 %", "withheld"]
+    lines = printed.getvalue().splitlines()
+    assert max(map(len, lines[: lines.index("Models")][:-3])) <= 80
+    rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
+    assert [row[0] for row in rows if row[0] in (*NAMES, "BPE", "SuperBPE")][:6] == ["BPE", *NAMES, "SuperBPE", *NAMES]
+    assert "published" in printed.getvalue()
+
+
+def test_a_stated_rate_needs_no_second_budget_and_without_either_compute_is_not_measured():
+    arms = [measured_arm("BPE", 0.0), measured_arm("SuperBPE", 0.02, tokens=80)]
+    assert Findings.of(arms, BudgetConfig()).at_compute == {}
+    result = Findings.of(arms, BudgetConfig(), Deployment(rate=0.04))
+    change = result.at_compute[0, 1].percent - result.at_text[0, 1].percent
+    assert np.isclose(change, 4 * result.compute_e_folds(1))

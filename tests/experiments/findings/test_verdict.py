@@ -34,7 +34,7 @@ def test_the_verdict_is_a_sentence():
     assert ", with −26 to +100 % training FLOPs" in both
     equal = result(0.1, apart=False)
     for each in equal.arms:
-        each.arm.settings["budget.mode"] = "equal_flops"
+        each.settings["budget.mode"] = "equal_flops"
     assert verdict(equal).startswith("At equal training compute, no significant difference between BPE and SuperBPE")
 
 
@@ -130,12 +130,12 @@ def test_several_arms_are_each_compared_with_the_reference():
 def test_the_phase_1_of_superwords_alone_divides_the_difference():
     settings = [{"recipe": recipe, "pattern": pattern} for recipe, pattern in (("bpe", "o200k"), ("superbpe", "old"))]
     arms = [scored(f"arm {i}", 2.0, settings=each, n_seeds=3) for i, each in enumerate([*settings, {**settings[1]}])]
-    arms[2].arm.settings["recipe"] = "bpe"
+    arms[2].settings["recipe"] = "bpe"
     percent = {(0, 1): 0.2, (0, 2): -0.02, (1, 2): 0.0}
     said = detail(Findings(arms, {pair: compared(difference) for pair, difference in percent.items()}))
     assert "Of the +10.00 % of arm 1, pattern and unit account for −1.00 % (arm 2 against arm 0)" in said
     assert "and superwords for +11.11 % (arm 1 against arm 2)." in said
-    arms[2].arm.settings["pattern"] = "o200k"
+    arms[2].settings["pattern"] = "o200k"
     assert "account for" not in detail(Findings(arms, {pair: compared(0.1) for pair in percent}))
 
 

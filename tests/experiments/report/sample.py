@@ -39,6 +39,12 @@ def sample_report(labels=("BPE", "SuperBPE"), *, winner=None):
             "percent": -0.42, "low": -0.9, "high": 0.06, "pooled": [], "at_scale": "", "confidence": 0.95,
         },
         "next": {"what": "train 3 seeds instead of 1", "why": "a verdict requires 3 seeds", "command": "superbpe pipeline lm.n_seeds=3", "seconds": 120.0},
+        "answer": {
+            "columns": ["", "text", "tokens", "cost of serving", "bits per byte, equal text", "bits per byte, equal training compute"],
+            "rows": [[label, hostile[0], "−20.1 %", "−19.0 %", "−0.42 %\n−0.90 to +0.06\nundecided", "not measured"] for label in labels],
+            "exchange": ["An e-fold (2.7 times) of training compute is worth 6.0 % of the bits per byte."],
+            "lines": [],
+        },
         "tiles": [
             {"value": "+25.2 %", "text": "bytes per token, SuperBPE against BPE"},
             {"value": "−0.0071", "text": "bits per byte (−0.0152 to +0.0011)"},
