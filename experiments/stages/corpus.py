@@ -12,7 +12,7 @@ from experiments.results import CorpusFiles
 from tokenizer.corpus import embedded
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
-from tokenizer.corpus.origins import documents_by_origin
+from tokenizer.corpus.origins import check_kinds, documents_by_origin
 from tokenizer.errors import UserError, counted, listed
 from tokenizer.files import digest, shown
 
@@ -66,7 +66,8 @@ def prepare(context: Context, settings: CorpusSource, budget: BudgetConfig | Non
     where = settings.dataset or ", ".join(settings.places)
     with context.reporter.stage("find held-out text"):
         next(corpus.batches("heldout"))  # fails early if no document is held out
-        if settings.source_field is not None:
+        check_kinds(corpus)
+        if settings.source_field is not None or settings.kind_field is not None:
             next(documents_by_origin(corpus, "heldout"))  # fails early if the records do not have this field
     heldout = (
         ", ".join(map(shown, settings.heldout_paths)) or f"{settings.heldout_fraction:g} of the documents, by hash"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
+    from tokenizer.corpus.config import CorpusConfig
     from tokenizer.corpus.corpus import Corpus
 
 _ARRAYS = "documents.npz"
@@ -67,7 +68,12 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         "documents",
         HeldoutDocuments,
         "documents",
-        config={"source_field": text.corpus.config.source_field, "version": _VERSION, **text.heldout_identity()},
+        config={
+            **{key: value for key, value in _named_by(text.corpus.config).items() if value},
+            "source_field": text.corpus.config.source_field,
+            "version": _VERSION,
+            **text.heldout_identity(),
+        },
         inputs={"corpus": text.hash},
         build=build,
         describe=lambda held: (
@@ -76,6 +82,11 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         ),
         resumable=cluster is not None,
     )
+
+
+def _named_by(config: CorpusConfig) -> dict[str, Any]:
+    """Settings of the kinds of text, which change the names of sources."""
+    return {"kind_field": config.kind_field, "kinds": dict(config.kinds)}
 
 
 def _survey(part: Corpus, beat: Beat) -> Blocks:
@@ -126,8 +137,8 @@ def check_weights(artifact: Artifact[HeldoutDocuments], weights: Mapping[str, fl
     kinds = kinds_of(artifact.contents.names[SOURCE])
     if kinds is None:
         raise UserError(
-            f"eval.weights={dict(weights)}, but the held-out text has no kinds; use a corpus.source_field with values "
-            "such as 'code: numpy' in all documents, or remove eval.weights"
+            f"eval.weights={dict(weights)}, but the held-out text has no kinds; name them by corpus.kind_field, "
+            "corpus.kinds, or a corpus.source_field with values such as 'code: numpy', or remove eval.weights"
         )
     for name in weights:
         if name not in kinds.names:

@@ -29,6 +29,9 @@ class CorpusConfig:
         dataset_config, dataset_split: configuration and split of the dataset.
         source_field: field (dotted) with the source of a record's document; None to use the file name. It does not
             change documents; held-out loss is reported per source (see `tokenizer.corpus.origins`).
+        kind_field: field (dotted) with the kind of text of a record's document, such as its language.
+        kinds: kind of text to the path of its files (a file, a folder or a glob, as in `paths`); other files are of the
+            kind `other`. Without `kinds` and `kind_field`, the kind is the start of a source such as `code: numpy`.
         on_invalid_utf8: "error", or "replace" (malformed bytes become U+FFFD).
         on_error: "error", or "skip" to leave out damaged files, lines and rows: truncated compression, malformed JSON,
             a missing field, a value of the wrong type, malformed UTF-8 (unless it is replaced). `Corpus.skipped` lists
@@ -66,6 +69,8 @@ class CorpusConfig:
     dataset_config: str | None = None
     dataset_split: str = "train"
     source_field: str | None = None
+    kind_field: str | None = None
+    kinds: dict[str, str] = dataclasses.field(default_factory=dict)
     on_invalid_utf8: str = "error"
     on_error: str = "error"
     batch_bytes: int = 1 << 22
@@ -107,6 +112,8 @@ class CorpusConfig:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise UserError(f"{name}={value} must be at least 0")
+        if self.kinds and self.kind_field is not None:
+            raise UserError(f"kinds and kind_field={self.kind_field} both say the kind of a document; remove one")
         if self.sources and self.max_bytes is not None:
             raise UserError("max_bytes keeps the beginning of the text, which may be one of sources only; use sample")
         for name, entry in self.sources.items():

@@ -27,7 +27,17 @@ _NEAR_DUPLICATE_WORDS = 5
 PART_BYTES = 256_000_000
 _DEFAULTS = asdict(CorpusConfig())
 _NOT_IDENTITY = {
-    *("paths", "heldout_paths", "sources", "source_field", "heldout_sample", "batch_bytes", "document_limit_bytes")
+    *(
+        "paths",
+        "heldout_paths",
+        "sources",
+        "source_field",
+        "kind_field",
+        "kinds",
+        "heldout_sample",
+        "batch_bytes",
+        "document_limit_bytes",
+    )
 }
 _CHOOSING = {
     *("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections import deque
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -9,17 +10,17 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tokenizer._native import Batch
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.corpus.remote import File
 
-UNKNOWN = "unknown"
-"""Source of a document whose record names none."""
+UNKNOWN, OTHER = "unknown", "other"
+"""Source of a document whose record names none, and kind of a file that `CorpusConfig.kinds` does not name."""
 
 
 def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str]]:
@@ -27,21 +28,17 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
 
     Args:
         corpus: the corpus. The source is its `source_field`, shortened by `origin`, or else the name of the file, or of
-            its part of `sources`.
+            its part of `sources`. With `kinds` or `kind_field`, it begins with the kind: `code: numpy`.
         split: see `Corpus.batches` and `Corpus.files_of`.
 
     Raises:
         UserError: a record does not have the field.
     """
-    config, keep = corpus.config, corpus.filter(split)
+    keep = corpus.filter(split)
     try:
         for file in corpus.files_of(split):
-            if config.source_field is None:
-                name = str(config.dataset) if file is None else corpus.source(file[0])
-                origins: Iterator[str] = repeat(name)
-            else:
-                origins = map(origin, _field(corpus, file, config.source_field))
-            for batch in corpus.unfiltered(file, config.field):
+            origins = _origins(corpus, file)
+            for batch in corpus.unfiltered(file, corpus.config.field):
                 taken, more = keep.apply(batch)
                 yield from _matched(batch, taken, origins)
                 if not more:
@@ -49,6 +46,45 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
                     return
     finally:
         corpus.report_skipped()
+
+
+def _origins(corpus: Corpus, file: tuple[File, str] | None) -> Iterator[str]:
+    """Kind and source of every document of a file, in order; endless if they are those of the file."""
+    config = corpus.config
+    sources: Iterator[str] = repeat(str(config.dataset) if file is None else corpus.source(file[0]))
+    if config.source_field is not None:
+        sources = map(origin, _field(corpus, file, config.source_field, "source_field"))
+    if config.kind_field is not None:
+        kinds: Iterator[str] = map(origin, _field(corpus, file, config.kind_field, "kind_field"))
+    elif config.kinds:
+        kinds = repeat(OTHER if file is None else kind_of(file[0], config.kinds))
+    else:
+        return sources
+    return (f"{kind}: {source}" for kind, source in zip(kinds, sources, strict=False))
+
+
+def kind_of(file: File, kinds: Mapping[str, str]) -> str:
+    """The first kind whose path is the file, a folder around it, or a glob that matches it; otherwise `OTHER`.
+
+    >>> kind_of(PurePath("src/a/b.jsonl"), {"code": "src", "English": "*.txt"})
+    'code'
+    """
+    name = str(file)
+    for kind, path in kinds.items():
+        if name == path or name.startswith(path.rstrip("/") + "/") or fnmatch.fnmatchcase(name, path):
+            return kind
+    return OTHER
+
+
+def check_kinds(corpus: Corpus) -> None:
+    """Raise a UserError if `kinds` names a path of which the corpus has no file."""
+    found = {kind_of(file, corpus.config.kinds) for file, _ in corpus.files}
+    for kind, path in corpus.config.kinds.items():
+        if kind not in found:
+            raise UserError(
+                f"kinds: {kind}={path} is the path of no file of the text ({listed(corpus.config.places)}); write it "
+                "as in paths"
+            )
 
 
 def origin(value: str) -> str:
@@ -65,17 +101,17 @@ def origin(value: str) -> str:
     return value.partition("/")[0].strip() or UNKNOWN
 
 
-def _field(corpus: Corpus, file: tuple[File, str] | None, name: str) -> Iterator[str]:
+def _field(corpus: Corpus, file: tuple[File, str] | None, name: str, setting: str) -> Iterator[str]:
     if file is not None and file[1] == "txt":
         raise UserError(
-            f"source_field={name}, but {file[0]} is plain text, which has no fields; set it to null to use the "
+            f"{setting}={name}, but {file[0]} is plain text, which has no fields; set it to null to use the "
             "file name as the source"
         )
     try:
         for batch in corpus.unfiltered(file, name):
             yield from map(batch.text, range(len(batch)))
     except UserError as error:
-        raise UserError(f"source_field={name}: {error}; set it to null to use the file name") from None
+        raise UserError(f"{setting}={name}: {error}; set it to null to use the file name") from None
 
 
 def _matched(batch: Batch, taken: Batch, origins: Iterator[str]) -> Iterator[tuple[str, str]]:

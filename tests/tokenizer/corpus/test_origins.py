@@ -7,7 +7,7 @@ import pytest
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
-from tokenizer.corpus.origins import documents_by_origin
+from tokenizer.corpus.origins import check_kinds, documents_by_origin
 from tokenizer.errors import UserError
 
 
@@ -63,3 +63,22 @@ def test_a_missing_field_is_named(config):
     corpus = Corpus(dataclasses.replace(config, source_field="site"))
     with pytest.raises(UserError, match=r"source_field=site: .*no field"):
         list(documents_by_origin(corpus, "heldout"))
+
+
+def test_kinds_are_named_by_paths_or_by_a_field(config, tmp_path):
+    plain = tmp_path / "docs" / "plain.txt"
+    plain.parent.mkdir()
+    plain.write_text("alone")
+    text = dataclasses.replace(config, paths=[*config.paths, str(plain)])
+    by_path = dataclasses.replace(text, kinds={"code": f"{tmp_path}/o*.jsonl", "English": str(plain.parent)})
+    found = list(dict.fromkeys(origin for origin, _ in documents_by_origin(Corpus(by_path), "all")))
+    assert found == ["code: one.jsonl", "other: two.jsonl", "English: plain.txt"]
+    assert Corpus(by_path).identity() == Corpus(text).identity()
+    check_kinds(Corpus(by_path))
+    with pytest.raises(UserError, match=r"nowhere.*write it as in paths"):
+        check_kinds(Corpus(dataclasses.replace(text, kinds={"code": "nowhere"})))
+    by_field = Corpus(dataclasses.replace(config, kind_field="url"))
+    origins = [origin for origin, _ in documents_by_origin(by_field, "all")]
+    assert origins[:3] == ["site0.org: one.jsonl", "site1.org: one.jsonl", "site2.org: one.jsonl"]
+    with pytest.raises(UserError, match="kind_field=url"):
+        Corpus(dataclasses.replace(text, kind_field="url", kinds={"code": "x"}))
