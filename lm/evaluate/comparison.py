@@ -81,8 +81,9 @@ def eligible(
 ) -> Eligibility:
     """Decide which tokenizers may take part in verdicts.
 
-    A tokenizer that changes or loses text is scored on other text than the others, and a model that is no better than a
-    uniform guess over bytes has learned nothing. Both are measured and shown, and decide nothing. A tokenizer that
+    A tokenizer that changes or loses text is scored on other text than the others, a model that is no better than a
+    uniform guess over bytes has learned nothing, and an arm whose models are those of an earlier arm is no further
+    comparison. They are measured and shown, and decide nothing. A tokenizer that
     changes few documents (`MOST_CHANGED`), as NFC does, takes part. All tokenizers are then compared without them.
 
     Args:
@@ -103,6 +104,9 @@ def eligible(
     names = names or [f"tokenizer {i}" for i in range(1, len(runs) + 1)]
     given = reasons or [""] * len(runs)
     reasons = [why or _reason_barred(name, arm) for why, name, arm in zip(given, names, evaluations, strict=True)]
+    for j, i in itertools.product(range(1, len(evaluations)), range(len(evaluations))):
+        if i < j and not reasons[i] and not reasons[j] and _identical(evaluations[i], evaluations[j]):
+            reasons[j] = f"{names[j]} has the losses of {names[i]}: they are the same tokenizer"
     compared = np.ones(len(sizes), bool)
     for arm, reason in zip(evaluations, reasons, strict=True):
         if not reason:
@@ -116,6 +120,16 @@ def eligible(
         members = [False] * len(runs)
     pooled = tuple(name for name, member in zip(names, members, strict=True) if member)
     return Eligibility(reasons, compared, note, pooled, members)
+
+
+def _identical(one: Sequence[Evaluation], other: Sequence[Evaluation]) -> bool:
+    """Whether the models of two arms, one per seed, are the same; the family of comparisons has each once."""
+    return len(one) == len(other) and all(
+        bool(a.tokenizer_sha256)
+        and a.tokenizer_sha256 == b.tokenizer_sha256
+        and np.array_equal(a.text_nats, b.text_nats)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def _reason_barred(name: str, evaluations: Sequence[Evaluation]) -> str:

@@ -94,7 +94,7 @@ def test_descriptions_of_other_documents_are_rejected(tmp_path):
             {"englsh": 1.0},
             r"'englsh' \(did you mean 'english'\?\); the kinds of text are: code, e",
         ),
-        (["code: a", "b"], {"code": 1.0}, "the held-out text has no kinds; use a corpus.source_field with values such"),
+        (["code: a", "b"], {"code": 1.0}, "the held-out text has no kinds; name them by corpus.kind_field"),
         (["code: a", "b"], {}, ""),
         ([f"{i}: a" for i in range(100)], {"7": 1.0}, ""),
         ([f"{i}: a" for i in range(101)], {"7": 1.0}, "the held-out text has no kinds"),  # titles

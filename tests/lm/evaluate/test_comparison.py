@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lm.evaluate.bits_per_byte import Grouping
-from lm.evaluate.comparison import aggregate, compare, compare_all, eligible
+from lm.evaluate.comparison import Further, aggregate, compare, compare_all, eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import t_quantile
 from tests.lm.evaluate.evaluations import made_up
@@ -361,3 +361,30 @@ def test_weights_in_proportion_to_the_bytes_change_nothing():
 def test_weights_must_be_positive(weight):
     with pytest.raises(UserError, match=r"weights=\{'code': .*\} must be positive numbers, for instance"):
         EvalConfig(weights={"code": weight})
+
+
+def test_an_arm_that_is_there_twice_is_no_further_comparison():
+    rng, sizes = np.random.default_rng(5), np.full(60, 1000)
+    losses = [sizes * rng.normal(mean, 0.05, 60) for mean in (1.0, 1.01, 1.02)]
+    arms = [dataclasses.replace(made_up(nats, sizes), tokenizer_sha256=str(i)) for i, nats in enumerate(losses)]
+    alone, twice = compare_all(arms), compare_all([*arms, arms[1]])
+    assert twice[0, 3].verdict == "withheld"
+    assert "the same tokenizer" in twice[0, 3].withheld
+    assert twice[0, 1].interval == alone[0, 1].interval
+
+
+def test_what_other_learning_rates_and_other_text_for_the_tokenizer_could_change_widens_the_interval():
+    rng, sizes = np.random.default_rng(6), np.full(60, 1000)
+    base = sizes * rng.normal(1.0, 0.05, 60)
+    arms = [[made_up(base * (1 + shift) + rng.normal(0, 5, 60), sizes) for _ in range(3)] for shift in (0.0, -0.01)]
+    plain = compare_all(arms)[0, 1]
+    rates = compare_all(arms, further=Further(rates={(0, 1): 0.8}))[0, 1]
+    luck = compare_all(arms, further=Further(luck={(0, 1): 0.25}, luck_degrees=5))[0, 1]
+    half = {name: np.ptp(found.interval) / 2 for name, found in (("plain", plain), ("rates", rates), ("luck", luck))}
+    assert half["rates"] == pytest.approx(np.hypot(half["plain"], 0.8), rel=0.02)
+    assert half["luck"] == pytest.approx(np.hypot(half["plain"], 2.571 * 0.5), rel=0.02)
+    assert (rates.rates_change, luck.luck_error) == (0.8, 0.5)
+    assert plain.decision == "better"
+    # A sign that a learning rate turns is undecided, however certain everything else is.
+    turned = compare_all(arms, further=Further(rates={(0, 1): abs(plain.percent)}))[0, 1]
+    assert (turned.decision, turned.p_value) == ("undecided", 1.0)
