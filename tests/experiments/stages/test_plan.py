@@ -29,7 +29,7 @@ STEPS = {
 
 def planned(monkeypatch, overrides):
     """Plans of all runs of an experiment in which a step of a model has the amounts of `STEPS`."""
-    config = load(overrides)
+    config = load(["lm.train.bytes_per_step=8192", *overrides])
     training = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
     arms = {name: SimpleNamespace(key=name, label=name, training=training) for name in STEPS}
 

@@ -20,7 +20,7 @@ def run(overrides, folder, stage="evaluate"):
 
 
 def test_models_are_trained_with_the_best_factor_of_their_arm(tiny, tmp_path, monkeypatch):
-    losses = {"bpe": {0.5: 2.0, 1.0: 2.1, 2.0: 2.2}, "superbpe": {0.5: 2.2, 1.0: 2.0, 2.0: 2.1}}
+    losses = {"bpe": {0.25: 2.05, 0.5: 2.0, 1.0: 2.1, 2.0: 2.2}, "superbpe": {0.5: 2.2, 1.0: 2.0, 2.0: 2.1}}
 
     def scored(_context, job, _arm, factor, _documents):
         return TuningRun(factor=factor, bits_per_byte=losses[job.name][factor])
@@ -28,10 +28,12 @@ def test_models_are_trained_with_the_best_factor_of_their_arm(tiny, tmp_path, mo
     monkeypatch.setattr(tuning, "_run", scored)
     outcome, _ = run([*tiny, "budget.train_bytes=16384", "budget.ladder=[0.5]", "lm.n_seeds=2"], tmp_path)
     assert [arm.factor for arm in outcome.rungs[-1].tuning] == [0.5, 1.0]
-    assert [[run.factor for run in arm.runs] for arm in outcome.rungs[-1].tuning] == [[0.5, 1, 2], [0.5, 1, 2]]
-    assert [bool(arm.warning) for arm in outcome.rungs[-1].tuning] == [True, False]
+    factors = [[run.factor for run in arm.runs] for arm in outcome.rungs[-1].tuning]
+    assert factors == [[0.25, 0.5, 1, 2], [0.5, 1, 2]]  # while the best one is at the end, a further one is tried
+    assert not any(arm.warning for arm in outcome.rungs[-1].tuning)
+    assert outcome.records[-1].arms[0].tuning.factor == 0.5
     for rung in outcome.rungs:
-        for arm, rates in zip(rung.arms, [(0.01, 0.05, 0.005, 0.005), (0.02, 0.1, 0.01, 0.01)], strict=True):
+        for arm, rates in zip(rung.arms, [(0.005, 0.025, 0.0025, 0.0025), (0.01, 0.05, 0.005, 0.005)], strict=True):
             trained = [model.contents.summary.run["train"] for model in arm.lms]
             names = [f"{name}_lr" for name in ("matrix", "embedding", "head", "vector")]
             assert {tuple(each[name] for name in names) for each in trained} == {rates}
@@ -53,7 +55,7 @@ def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny, tmp_path):
     _, again = run(tiny, tmp_path, "report")
     assert not any(each.fresh for each in again)
     for arm in outcome.rungs[-1].arms:
-        shards = open_shards(arm.training, arm.arm)
+        shards = open_shards(arm.training, arm)
         train = TrainConfig(**next(iter(runs.values())).manifest.config["train"])
         documents = train.rows(shards).held_back(train.steps)
         assert 5000 <= shards.document_bytes[documents].sum() < 5000 + shards.document_bytes.max()
