@@ -361,6 +361,9 @@ def pooled_variance(by_seed: Floats) -> tuple[Floats, int]:
 def pool(pairs: Mapping[tuple[int, int], Ratio], members: Sequence[bool]) -> dict[tuple[int, int], Ratio]:
     """Pool the seeds' variance of the pairs of arms whose seeds vary by the same amount.
 
+    A noisy reference is in all pairs with it, and counts little in the pooled variance. So these pairs have at least
+    the mean of their own variances.
+
     Args:
         pairs: Differences in one unit by (index of A, index of B); those with the reference, arm 0, are among them.
         members: For each arm, whether it takes part. Without the reference and two others, nothing is pooled.
@@ -369,8 +372,14 @@ def pool(pairs: Mapping[tuple[int, int], Ratio], members: Sequence[bool]) -> dic
     if len(chosen) < 3 or chosen[0] or not pairs[0, chosen[1]].seed_degrees:
         return dict(pairs)
     rows = [pairs[0, i].by_seed for i in chosen[1:]]
-    pooled = pooled_variance(np.stack([np.zeros_like(rows[0]), *rows], -2))
-    return {(i, j): r.with_pooled(*pooled) if members[i] and members[j] else r for (i, j), r in pairs.items()}
+    pooled, degrees = pooled_variance(np.stack([np.zeros_like(rows[0]), *rows], -2))
+    mean = np.mean([pairs[0, i].seed_variance for i in chosen[1:]], axis=0)
+    return {
+        (i, j): ratio.with_pooled(pooled if i else np.maximum(pooled, mean), degrees)
+        if members[i] and members[j]
+        else ratio
+        for (i, j), ratio in pairs.items()
+    }
 
 
 def family_level(confidence: float, n: int) -> float:

@@ -31,8 +31,9 @@ def test_pooling_never_replaces_a_larger_variance_of_its_own():
     pooled = pool(pairs, [True] * 4)
     variance, degrees = pooled_variance(np.stack([np.zeros(3), *seeds]))
     assert {ratio.seed_degrees for ratio in pooled.values()} == {degrees}
-    assert pooled[0, 1].seed_variance == pooled[0, 2].seed_variance == variance
-    assert pooled[0, 3].seed_variance == pairs[0, 3].seed_variance > variance
+    mean = np.mean([pair.seed_variance for pair in pairs.values()])
+    assert pooled[0, 1].seed_variance == pooled[0, 2].seed_variance == max(variance, mean)
+    assert pooled[0, 3].seed_variance == pairs[0, 3].seed_variance > max(variance, mean)
     assert pool(pairs, [True, True, False, False]) == pairs
 
 
@@ -140,7 +141,8 @@ class Scenario(NamedTuple):
     variance: tuple[float, float, float] = (0.0, 1.0, 0.0)
     n_arms: int = 2  # tokenizers, each of which is compared with the first
     pooled: bool = False  # whether the variance of seeds is pooled over them
-    noisy: float = 1.0  # standard deviation of the last one's seeds, relative to that of the others
+    noisy: float = 1.0  # standard deviation of the seeds of one of them, relative to that of the others
+    noisy_arm: int = -1  # which one
     # With several budgets, the slope of the difference over their logarithms is measured. Half of the variance of seeds
     # and of units is common to all budgets, as with a trunk.
     budgets: int = 1
@@ -171,7 +173,9 @@ def coverage(scenario, rounds):
     if seeds > 1:
         # The variances of the mean over seeds and units are in the proportion of the shares.
         scale = of_seeds * np.sqrt(seeds * (sizes**2).mean(-1) / n)[:, None, None, None, None]
-        scale = scale * np.where(np.arange(drawn) == drawn - 1, scenario.noisy, 1.0)[:, None, None, None]
+        scale = (
+            scale * np.where(np.arange(drawn) == scenario.noisy_arm % drawn, scenario.noisy, 1.0)[:, None, None, None]
+        )
         values = values + scale * common(lambda budgets: rng.standard_normal((rounds, drawn, budgets, seeds, 1)))
         values = values + of_both * math.sqrt(seeds) * per_byte(seeds, k)
     nats = values * sizes[:, None, None, None]
@@ -239,6 +243,8 @@ def test_an_arm_of_noisy_seeds_does_not_spoil_the_family(n_arms, n_seeds):
     """Its own standard error is larger than the pooled one, which alone would be wrong in 7 % of the families."""
     scenario = Scenario(100, "equal", "normal", n_seeds, (1.0, 0.0, 0.0), n_arms, pooled=True, noisy=3.0)
     assert coverage(scenario, 4000) > 0.94
+    # The reference's seeds are in all comparisons. Without the mean of their variances: 0.897 with six arms.
+    assert coverage(scenario._replace(noisy_arm=0), 4000) > 0.92
 
 
 @pytest.mark.slow
