@@ -228,11 +228,10 @@ def _ranked(tokenizer: Tokenizer, merges: npt.NDArray[np.int64]) -> tuple[npt.ND
     used = ids[ids >= 0]
     rank_of_id[used] = np.flatnonzero(ids >= 0)
     ranks: npt.NDArray[np.int64] = rank_of_id[merges[:, :2]]
-    late = ranks >= 256 + np.arange(len(merges))[:, None]
-    if late.any() or len(np.unique(used)) < len(used):
+    if len(np.unique(used)) < len(used):
         raise UserError(
-            "superwords cannot be trained on this tokenizer: a merge uses a token before the merge that produces it, "
-            "or two merges that both apply produce the same token, so training cannot continue its list of merges"
+            "superwords cannot be trained on this tokenizer: two merges that both apply produce the same token, so "
+            "training cannot continue its list of merges"
         )
     return ids, ranks
 

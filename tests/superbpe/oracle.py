@@ -146,8 +146,11 @@ def small(documents, rules, n_kept, tie_break="lowest-ids", **options):
 WORDS = ["ab", "abc", "dad", "a", "dada", "bc", ".", "12", "日", "<s>", "cab"]
 
 
-def imported(rng, *, ignore_merges, special_inside=True):
-    """Like the ranks of tiktoken in HF files: each token has all its derivations, in the order of the tokens."""
+def imported(rng, *, ignore_merges, special_inside=True, n_late=0):
+    """Like the ranks of tiktoken in HF files: each token has all its derivations, in the order of the tokens.
+
+    As in Llama 3, `n_late` tokens of a single derivation are then made after merges that use them.
+    """
     ids = list(range(256))
     rng.shuffle(ids)
     byte_ids, vocab = list(ids), {bytes([byte]): i for byte, i in enumerate(ids)}
@@ -169,6 +172,12 @@ def imported(rng, *, ignore_merges, special_inside=True):
         vocab[token] = at
         at += 1
     specials["<end>"] = at
+    made = Counter(new for _, _, new in merges)
+    late = [rule for rule in merges if made[rule[2]] == 1 and any(rule[2] in other[:2] for other in merges)]
+    for rule in rng.sample(late, min(n_late, len(late))):
+        last = max(i for i, other in enumerate(merges) if rule[2] in other[:2])
+        merges.remove(rule)
+        merges.insert(last, rule)  # after the merge that was there
     options = {"special_tokens": specials, "ignore_merges": ignore_merges, "unmerged": unmerged}
     return defined(merges, byte_ids=byte_ids, **options)
 

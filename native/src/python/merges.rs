@@ -43,18 +43,29 @@ pub fn merge_result<'py>(py: Python<'py>, report: Report, stop: Stop) -> PyResul
     Ok(result)
 }
 
-/// Tokens by rank: the bytes in HF's alphabet order, then merges of earlier tokens.
+/// Tokens by rank: the bytes in HF's alphabet order, then those that merges make. An imported tokenizer may have merges
+/// of tokens that later merges make.
 pub fn ranked_tokens(alphabet: &[u8], merges: &[(u32, u32)]) -> PyResult<Tokens> {
-    let mut tokens = Tokens::default();
-    for &byte in alphabet {
-        tokens.push(&[byte]);
-    }
-    for &(left, right) in merges {
-        if left.max(right) as usize >= tokens.len() {
-            return Err(user_error(format!("merge ({left}, {right}) uses a token that is made later")));
+    let mut made: Vec<Option<Vec<u8>>> = alphabet.iter().map(|&byte| Some(vec![byte])).collect();
+    made.resize(alphabet.len() + merges.len(), None);
+    let mut waiting: Vec<usize> = (0..merges.len()).collect();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        waiting.retain(|&i| {
+            let (left, right) = merges[i];
+            let part = |token: u32| made.get(token as usize).and_then(Option::as_ref);
+            let (Some(left), Some(right)) = (part(left), part(right)) else { return true };
+            made[alphabet.len() + i] = Some([&left[..], right].concat());
+            false
+        });
+        if waiting.len() == before {
+            let (left, right) = merges[waiting[0]];
+            return Err(user_error(format!("merge ({left}, {right}) uses a token that no other merge makes")));
         }
-        let token = [tokens.get(left), tokens.get(right)].concat();
-        tokens.push(&token);
+    }
+    let mut tokens = Tokens::default();
+    for token in made.iter().flatten() {
+        tokens.push(token);
     }
     Ok(tokens)
 }
