@@ -91,9 +91,8 @@ def run(arguments: argparse.Namespace) -> None:
         sizes = zip(("rows", "parameters", "bytes of weights"), before, size_of(model), strict=True)
         rows += [_row(name, was, now) for name, was, now in sizes]
     rows.append(_row("tokens of the text", int(counted.counts.sum()), int(again.counts.sum())))
-    reporter.table(
-        f"Trimmed with {si(counted.n_bytes)}B of text", ["", "before", "after", "change", "in percent"], rows
-    )
+    title = f"Trimmed to the tokens that {si(counted.n_bytes)}B of text need"
+    reporter.table(title, ["", "before", "after", "change", "in percent"], rows)
     say_left(carried(trimmed.tokenizer).left)
     pattern = with_pattern(arguments.tokenizer, arguments.pattern)
     finish(arguments.to, then=["inspect", arguments.to, "--against", *pattern])

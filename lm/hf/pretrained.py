@@ -36,7 +36,7 @@ def load(folder: Path) -> Any:
             use_safetensors=True,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except (AssertionError, OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {error}") from error
     if info["missing_keys"]:
         raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
@@ -51,9 +51,8 @@ def with_settings(tokenizer: Tokenizer, folder: Path, own: Tokenizer) -> Tokeniz
         folder: The model's folder.
         own: The model's own tokenizer.
     """
-    found = carried.collect(folder, own.definition)
-    found["left"] = [name for name in found["left"] if name != "config.json" and ".safetensors" not in name]
-    both = carried.merged(found, carried.collected(tokenizer))
+    both = carried.merged(carried.collect(folder, own.definition), carried.collected(tokenizer))
+    both["left"] = [name for name in both["left"] if name != "config.json" and ".safetensors" not in name]
     return type(tokenizer)(tokenizer.definition, tokenizer.provenance | {carried.KEY: both})
 
 

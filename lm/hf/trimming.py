@@ -56,7 +56,7 @@ def check_model(model: Any, tokenizer: Tokenizer) -> list[int]:
     check_rows(model, tokenizer, "TOKENIZER")
     larger = copy.deepcopy(model.config)
     for settings in _settings(larger):
-        sizes = {key: value for key, value in settings.items() if "vocab_size" in key and type(value) is int}
+        sizes = {key: value for key, value in settings.items() if _is_size(key) and type(value) is int}
         settings |= {key: value + _MORE_ROWS for key, value in sizes.items()}
     with torch.device("meta"):
         shapes = {name: tensor.shape for name, tensor in _tensors(type(model)(larger))}
@@ -107,6 +107,10 @@ def trim_model(model: Any, old_ids: npt.NDArray[Any]) -> None:
 
 def _is_id(key: str) -> bool:
     return key.endswith(_ID_KEYS)
+
+
+def _is_size(key: str) -> bool:
+    return "vocab_size" in key and key != "type_vocab_size"  # types are segments, in BERT
 
 
 def _settings(*configs: Any) -> Iterator[dict[str, Any]]:
