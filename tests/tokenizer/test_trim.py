@@ -19,18 +19,21 @@ from tokenizer.trim import count_ids, trim
 
 
 def _several_derivations(rng):
-    """Any tokenizer; its tokens may have other merges too, none, or a special string inside their ids."""
+    """Any tokenizer; tokens may also have other merges, or none, or be found in text as added tokens."""
     base = arbitrary(rng).definition
     vocab, merges = base.vocab, base.merge_ids.tolist()
     ids = {vocab[i]: i for i in base.ordinary_ids().tolist()}
-    for token in [token for token in ids if len(token) > 1]:
-        cut = rng.randint(1, len(token) - 1)
-        if rng.random() < 0.5 and token[:cut] in ids and token[cut:] in ids:
-            merges.insert(rng.randint(0, len(merges)), [ids[token[:cut]], ids[token[cut:]], ids[token]])
+    for left, right in [(token[:cut], token[cut:]) for token in ids for cut in range(1, len(token))]:
+        if rng.random() < 0.5 and left in ids and right in ids:
+            merges.insert(rng.randint(0, len(merges)), [ids[left], ids[right], ids[left + right]])
     ignore = base.mode == "one-pass" and rng.random() < 0.5
     alone = [bytes(rng.choices(b"ab .1", k=rng.randint(2, 4))) for _ in range(5 * ignore)]
     unmerged = {token: len(vocab) + 2 + i for i, token in enumerate(dict.fromkeys(alone)) if token not in ids}
     tokens = {"[x]": len(vocab)} if rng.random() < 0.3 else {}
+    whole = [token.decode() for token in ids if len(token) > 1 and token.isascii()]
+    if whole and rng.random() < 0.3:
+        found = rng.choice(whole)
+        tokens[found] = ids[found.encode()]
     return Tokenizer(
         replace(
             base,
@@ -43,12 +46,17 @@ def _several_derivations(rng):
     )
 
 
-def _slowly(tokenizer, counts, n_removed):
-    """Ids that are left after removing one leaf after the other, by the definition."""
+def _slowly(tokenizer, counts, n_removed, keep):
+    """Ids that are left after removing one leaf after the other, by the definition; and how many must stay."""
     definition, counts = tokenizer.definition, list(counts)
     live = definition.merge_ids[definition.encoder.live_merges()].tolist()
     kept = {i for i, token in enumerate(tokenizer.vocab) if token}
-    stay = {*definition.byte_ids, *definition.special_tokens.values(), *definition.preparation.added_tokens.values()}
+    stay = {
+        *keep,
+        *definition.byte_ids,
+        *definition.special_tokens.values(),
+        *definition.preparation.added_tokens.values(),
+    }
     for _ in live:
         stay |= {part for left, right, new in live if new in stay for part in (left, right)}
     for _ in range(n_removed):
@@ -80,17 +88,24 @@ def _same(tokenizer, trimmed, text):
 def test_any_tokenizer_keeps_what_it_needs(rng, samples):
     tokenizer = _several_derivations(rng)
     counts = np.array([rng.choice([0, 0, 1, 2, 9]) for _ in tokenizer.vocab])
-    _, least = _slowly(tokenizer, counts.tolist(), 0)
+    keep = [i for i, token in enumerate(tokenizer.vocab) if token and rng.random() < 0.05]
     most = sum(map(bool, tokenizer.vocab))
-    size = rng.randint(least, most)
-    trimmed = trim(tokenizer, counts, vocab_size=size)
-    small = trimmed.tokenizer
-    assert trimmed.old_ids.tolist() == _slowly(tokenizer, counts.tolist(), most - size)[0]
-    assert small.vocab == [tokenizer.vocab[i] for i in trimmed.old_ids.tolist()]
-    assert (small.vocab_size, small.mode, small.fence) == (size, tokenizer.mode, tokenizer.fence)
-    for name in ("special_tokens", "byte_ids"):
-        new, old = ([*getattr(each, name)] for each in (small, tokenizer))
-        assert (new == old) == (name == "special_tokens") or trimmed.old_ids[new].tolist() == old
+    size = rng.randint(_slowly(tokenizer, counts, 0, keep)[1], most)
+    trimmed = trim(tokenizer, counts, vocab_size=size, keep=keep)
+    small, old_ids = trimmed.tokenizer, trimmed.old_ids
+    assert old_ids.tolist() == _slowly(tokenizer, counts.tolist(), most - size, keep)[0]
+    assert small.vocab == [tokenizer.vocab[i] for i in old_ids.tolist()]
+    live = tokenizer.definition.encoder.live_merges()
+    left = live[np.isin(tokenizer.merge_ids[live, 2], old_ids)]
+    np.testing.assert_array_equal(old_ids[small.merge_ids], tokenizer.merge_ids[left])
+    assert small.n_phase1_merges == (left < tokenizer.n_phase1_merges).sum()
+    assert old_ids[[*small.byte_ids]].tolist() == [*tokenizer.byte_ids]
+    for was, now in (
+        (tokenizer.special_tokens, small.special_tokens),
+        (tokenizer.preparation.added_tokens, small.preparation.added_tokens),
+    ):
+        assert {string: old_ids[i] for string, i in now.items()} == was
+    assert (small.mode, small.fence, small.vocab_size) == (tokenizer.mode, tokenizer.fence, size)
     for text in samples:
         _same(tokenizer, trimmed, text)
         ids = small.encode_ordinary(text)
