@@ -136,14 +136,11 @@ def trim(
         if not definition.vocab[i]:
             raise UserError(f"keep={i} is an id without a token; leave it out")
         required.append(i)
-    graph = _Graph(definition, required)
-    if vocab_size is None:
-        least = _LEAST_COUNT if least_count is None else least_count
-        check_whole("least_count", least, 0)
-        graph.remove_leaves(found.tolist(), least_count=least)
-    else:
-        graph.remove_leaves(found.tolist(), vocab_size=vocab_size)
-    old_ids = np.array(sorted(graph.kept), np.int64)
+    least = _LEAST_COUNT if least_count is None else least_count
+    check_whole("least_count", least, 0)
+    if vocab_size is not None:
+        check_whole("vocab_size", vocab_size, 1)
+    old_ids = np.array(_without_leaves(definition, found.tolist(), required, vocab_size, least), np.int64)
     new_ids = {old: new for new, old in enumerate(old_ids.tolist())}
     about: dict[str, Any] = {"trimmed": {"from": tokenizer.sha256, "vocab_size": tokenizer.vocab_size}}
     about[KEY] = Recorder([provenance.get(KEY), read]).read()
@@ -153,47 +150,44 @@ def trim(
     return Trimmed(Tokenizer(_renumbered(definition, new_ids), provenance | about), old_ids)
 
 
-class _Graph:
-    """Tokens and the merges that can produce them, of both phases.
+def _without_leaves(
+    definition: Definition,
+    counts: list[int],
+    required: Iterable[int],
+    vocab_size: int | None,
+    least_count: int,
+) -> list[int]:
+    """Ids that stay when leaves are removed to a size, or below a count. The counts are changed.
 
-    Attributes:
-        required: ids that stay: bytes, special and added tokens, the given ones, and all parts of these.
-        kept: ids that are not removed.
+    The graph has the merges that can apply, of both phases. Tokens without one are leaves.
     """
-
-    def __init__(self, definition: Definition, required: Iterable[int]) -> None:
-        self._parts: dict[int, list[tuple[int, int]]] = {}
-        for left, right, new in definition.merge_ids[definition.encoder.live_merges()].tolist():
-            self._parts.setdefault(new, []).append((left, right))
-        self.kept = {i for i, token in enumerate(definition.vocab) if token}
-        waiting = [i for i in definition.byte_ids if i != NO_TOKEN]
-        waiting += [*definition.special_tokens.values(), *definition.preparation.added_tokens.values(), *required]
-        self.required = set(waiting)
-        while waiting:
-            for pair in self._parts.get(waiting.pop(), ()):
-                waiting += {*pair} - self.required
-                self.required |= {*pair}
-
-    def remove_leaves(self, counts: list[int], *, vocab_size: int | None = None, least_count: int = 0) -> None:
-        """Remove leaves by their counts, to a size or below a count. The counts are changed."""
-        if vocab_size is not None and not len(self.required) <= vocab_size <= len(self.kept):
-            raise UserError(
-                f"vocab_size={vocab_size} must be from {len(self.required)} to {len(self.kept)}: the tokenizer has "
-                f"{len(self.kept)} tokens, and its bytes, special and added tokens stay, with their parts"
-            )
-        uses = Counter(part for token in self.kept for pair in self._parts.get(token, ()) for part in pair)
-        leaves = [(counts[i], -i) for i in self.kept - self.required if uses[i] == 0]
-        heapq.heapify(leaves)
-        while leaves and (leaves[0][0] < least_count if vocab_size is None else len(self.kept) > vocab_size):
-            count, negative_id = heapq.heappop(leaves)
-            self.kept.remove(-negative_id)
-            pairs = self._parts.get(-negative_id, [])
-            for part in pairs[0] if pairs else ():
-                counts[part] += count  # only one of several merges applies to a stretch of text
-            for part in (part for pair in pairs for part in pair):
-                uses[part] -= 1
-                if uses[part] == 0 and part not in self.required:
-                    heapq.heappush(leaves, (counts[part], -part))
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for left, right, new in definition.merge_ids[definition.encoder.live_merges()].tolist():
+        pairs.setdefault(new, []).append((left, right))
+    kept = {i for i, token in enumerate(definition.vocab) if token}
+    if vocab_size is not None and vocab_size > len(kept):
+        raise UserError(f"vocab_size={vocab_size} is above the {len(kept)} tokens of the tokenizer; use at most that")
+    named = (definition.special_tokens, definition.preparation.added_tokens)
+    required = {*definition.byte_ids, *required, *(i for tokens in named for i in tokens.values())}
+    uses = Counter(part for token in kept for pair in pairs.get(token, ()) for part in pair)
+    leaves = [(counts[i], -i) for i in kept - required if uses[i] == 0]
+    heapq.heapify(leaves)
+    while leaves and (leaves[0][0] < least_count if vocab_size is None else len(kept) > vocab_size):
+        count, negative_id = heapq.heappop(leaves)
+        kept.remove(-negative_id)
+        of_leaf = pairs.get(-negative_id, [])
+        for part in of_leaf[0] if of_leaf else ():
+            counts[part] += count  # only one of several merges applies to a stretch of text
+        for part in (part for pair in of_leaf for part in pair):
+            uses[part] -= 1
+            if uses[part] == 0 and part not in required:
+                heapq.heappush(leaves, (counts[part], -part))
+    if vocab_size is not None and vocab_size < len(kept):
+        raise UserError(
+            f"vocab_size={vocab_size} is too small: bytes, special and added tokens stay, with the parts of these; use "
+            f"at least {len(kept)}"
+        )
+    return sorted(kept)
 
 
 def _renumbered(definition: Definition, new_ids: dict[int, int]) -> Definition:
