@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.vocab_size is not None and arguments.least_count is not None:
         raise UserError("--vocab-size and --least-count exclude each other; use one of them")
     tokenizer = open_exact(arguments.tokenizer, pattern=arguments.pattern, end_of_text=arguments.end_of_text)
-    reporter = Reporter(console)
+    reporter, text = Reporter(console), open_text(arguments, arguments.text)
     with out_folder(arguments.to, "--to", new=True) as folder:
         model, named, before = None, list[int](), None
         if arguments.model is not None:
@@ -73,12 +73,10 @@ def run(arguments: argparse.Namespace) -> None:
             model = pretrained.load(arguments.model)
             named, before = check_model(model, tokenizer), size_of(model)
         with reporter.stage("count"):
-            text = open_text(arguments, arguments.text)
             counted = count_ids(tokenizer, text, threads=arguments.threads, progress=reporter.progress)
         size = {"vocab_size": arguments.vocab_size, "least_count": arguments.least_count}
         trimmed = trim(tokenizer, counted.counts, **size, keep=named, read=counted.read)
         with reporter.stage("encode"):
-            text = open_text(arguments, arguments.text)
             again = count_ids(trimmed.tokenizer, text, threads=arguments.threads, progress=reporter.progress)
         if model is None:
             trimmed.tokenizer.save(folder)
