@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,8 +21,6 @@ from tokenizer.formats.hf import TEMPLATE
 from tokenizer.formats.renumbering import ids_in_template, template_with_new_ids
 from tokenizer.progress import Progress, Throttle, thread_count
 from tokenizer.tokenizer import Tokenizer
-
-_LEAST_COUNT = 1
 
 
 class IdCounts(NamedTuple):
@@ -117,7 +116,7 @@ def trim(
         read: record of the text, to recognize it later; None if it is unknown.
 
     Raises:
-        UserError: the counts do not fit the tokenizer, an id does not exist, or the size cannot be reached.
+        UserError: the counts do not fit the tokenizer, or the size cannot be reached.
     """
     if vocab_size is not None and least_count is not None:
         raise UserError(f"vocab_size={vocab_size} and least_count={least_count} exclude each other; use one of them")
@@ -129,18 +128,20 @@ def trim(
         )
     definition, provenance = tokenizer.definition, tokenizer.provenance
     beside, template = carried.collected(tokenizer), provenance.get(TEMPLATE)
-    named = {*map(int, beside["ids"]), *ids_in_template(template)}
-    required = [i for i in named if 0 <= i < len(definition.vocab) and definition.vocab[i]]
-    for i in keep:
-        check_whole("keep", i, 0, len(definition.vocab) - 1)
-        if not definition.vocab[i]:
-            raise UserError(f"keep={i} is an id without a token; leave it out")
-        required.append(i)
-    least = _LEAST_COUNT if least_count is None else least_count
-    check_whole("least_count", least, 0)
-    if vocab_size is not None:
-        check_whole("vocab_size", vocab_size, 1)
-    old_ids = np.array(_without_leaves(definition, found.tolist(), required, vocab_size, least), np.int64)
+    required = {*keep, *map(int, beside["ids"]), *ids_in_template(template)}
+    if vocab_size is None:
+        least = 1 if least_count is None else least_count
+        check_whole("least_count", least, 0)
+        kept = _without_leaves(definition, found.tolist(), required, least_count=least)
+    else:
+        check_whole("vocab_size", vocab_size, 1, sum(map(bool, definition.vocab)))
+        kept = _without_leaves(definition, found.tolist(), required, size=vocab_size)
+        if len(kept) > vocab_size:
+            raise UserError(
+                f"vocab_size={vocab_size} is too small: bytes, special and added tokens stay, with the parts of these; "
+                f"use at least {len(kept)}"
+            )
+    old_ids = np.array(kept, np.int64)
     new_ids = {old: new for new, old in enumerate(old_ids.tolist())}
     about: dict[str, Any] = {"trimmed": {"from": tokenizer.sha256, "vocab_size": tokenizer.vocab_size}}
     about[KEY] = Recorder([provenance.get(KEY), read]).read()
@@ -151,28 +152,22 @@ def trim(
 
 
 def _without_leaves(
-    definition: Definition,
-    counts: list[int],
-    required: Iterable[int],
-    vocab_size: int | None,
-    least_count: int,
+    definition: Definition, counts: list[int], required: set[int], *, size: int = 0, least_count: float = math.inf
 ) -> list[int]:
-    """Ids that stay when leaves are removed to a size, or below a count. The counts are changed.
+    """Ids that stay when leaves are removed, as long as there are too many and their count is too low.
 
-    The graph has the merges that can apply, of both phases. Tokens without one are leaves.
+    The graph has the merges that can apply, of both phases. Tokens without one are leaves. The counts are changed.
     """
     pairs: dict[int, list[tuple[int, int]]] = {}
     for left, right, new in definition.merge_ids[definition.encoder.live_merges()].tolist():
         pairs.setdefault(new, []).append((left, right))
     kept = {i for i, token in enumerate(definition.vocab) if token}
-    if vocab_size is not None and vocab_size > len(kept):
-        raise UserError(f"vocab_size={vocab_size} is above the {len(kept)} tokens of the tokenizer; use at most that")
-    named = (definition.special_tokens, definition.preparation.added_tokens)
-    required = {*definition.byte_ids, *required, *(i for tokens in named for i in tokens.values())}
+    required = {*required, *definition.byte_ids, *definition.special_tokens.values()}
+    required |= {*definition.preparation.added_tokens.values()}
     uses = Counter(part for token in kept for pair in pairs.get(token, ()) for part in pair)
     leaves = [(counts[i], -i) for i in kept - required if uses[i] == 0]
     heapq.heapify(leaves)
-    while leaves and (leaves[0][0] < least_count if vocab_size is None else len(kept) > vocab_size):
+    while leaves and len(kept) > size and leaves[0][0] < least_count:
         count, negative_id = heapq.heappop(leaves)
         kept.remove(-negative_id)
         of_leaf = pairs.get(-negative_id, [])
@@ -182,36 +177,24 @@ def _without_leaves(
             uses[part] -= 1
             if uses[part] == 0 and part not in required:
                 heapq.heappush(leaves, (counts[part], -part))
-    if vocab_size is not None and vocab_size < len(kept):
-        raise UserError(
-            f"vocab_size={vocab_size} is too small: bytes, special and added tokens stay, with the parts of these; use "
-            f"at least {len(kept)}"
-        )
     return sorted(kept)
 
 
 def _renumbered(definition: Definition, new_ids: dict[int, int]) -> Definition:
     """The definition with only these tokens, whose new ids are given, and the merges that can produce them."""
-
-    def renamed(tokens: Iterable[tuple[str, int]]) -> dict[str, int]:
-        return {string: new_ids[i] for string, i in tokens}
-
     live = definition.encoder.live_merges()
     ranks = live[np.isin(definition.merge_ids[live, 2], list(new_ids))]
     merges = definition.merge_ids[ranks].tolist()
     produced = {*definition.byte_ids, *(new for _, _, new in merges)}
-    preparation = definition.preparation
+    # A token whose merges never apply is found as a whole pretoken only.
+    unmerged = [i for i in definition.ordinary_ids().tolist() if i in new_ids and i not in produced]
+    added = {string: new_ids[i] for string, i in definition.preparation.added_tokens.items()}
     return replace(
         definition,
         byte_ids=[i if i == NO_TOKEN else new_ids[i] for i in definition.byte_ids],
         merge_ids=np.array([[new_ids[i] for i in merge] for merge in merges], np.uint32).reshape(-1, 3),
         n_phase1_merges=int((ranks < definition.n_phase1_merges).sum()),
-        special_tokens=renamed(definition.special_tokens.items()),
-        preparation=replace(preparation, added_tokens=renamed(preparation.added_tokens.items())),
-        # A token whose merges never apply is found as a whole pretoken only.
-        unmerged={
-            definition.vocab[i]: new_ids[i]
-            for i in definition.ordinary_ids().tolist()
-            if i in new_ids and i not in produced
-        },
+        special_tokens={string: new_ids[i] for string, i in definition.special_tokens.items()},
+        preparation=replace(definition.preparation, added_tokens=added),
+        unmerged={definition.vocab[i]: new_ids[i] for i in unmerged},
     )

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
     tokenizer = open_exact(arguments.tokenizer, pattern=arguments.pattern, end_of_text=arguments.end_of_text)
     reporter, text = Reporter(console), open_text(arguments, arguments.text)
     with out_folder(arguments.to, "--to", new=True) as folder:
-        model, named, before = None, list[int](), None
+        model, named, before = None, list[int](), dict[str, int]()
         if arguments.model is not None:
             _check_own(arguments.model, tokenizer)
             tokenizer = pretrained.with_settings(tokenizer, arguments.model, tokenizer)
@@ -85,9 +85,8 @@ def run(arguments: argparse.Namespace) -> None:
             pretrained.write(model, trimmed.tokenizer, folder)
         write_whole(folder / IDS, _csv(trimmed))
     rows = [_row("ids of the vocabulary", tokenizer.vocab_size, trimmed.tokenizer.vocab_size)]
-    if before is not None:
-        sizes = zip(("rows", "parameters", "bytes of weights"), before, size_of(model), strict=True)
-        rows += [_row(name, was, now) for name, was, now in sizes]
+    if model is not None:
+        rows += [_row(name, before[name], now) for name, now in size_of(model).items()]
     rows.append(_row("tokens of the text", int(counted.counts.sum()), int(again.counts.sum())))
     title = f"Trimmed to the tokens that {si(counted.n_bytes)}B of text need"
     reporter.table(title, ["", "before", "after", "change", "in percent"], rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lm.hf.pretrained import check_rows, rows_by_token
 from tokenizer.errors import UserError
@@ -23,19 +23,14 @@ _ID_KEYS = ("_token_id", "_token_ids", "_token_index", "_words_ids", "_decoder_i
 _MORE_ROWS = 64
 
 
-class Size(NamedTuple):
-    """Size of a model: rows of its embedding, parameters, and bytes of these."""
-
-    rows: int
-    parameters: int
-    n_bytes: int
-
-
-def size_of(model: Any) -> Size:
-    """Measure a model. Tied weights count once."""
+def size_of(model: Any) -> dict[str, int]:
+    """Rows of a model's embedding, its parameters and their bytes. Tied weights count once."""
     tensors = list(model.parameters())
-    n_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    return Size(len(model.get_input_embeddings().weight), sum(tensor.numel() for tensor in tensors), n_bytes)
+    return {
+        "rows": len(model.get_input_embeddings().weight),
+        "parameters": sum(tensor.numel() for tensor in tensors),
+        "bytes of weights": sum(tensor.numel() * tensor.element_size() for tensor in tensors),
+    }
 
 
 def check_model(model: Any, tokenizer: Tokenizer) -> list[int]:

@@ -54,8 +54,6 @@ def template_with_new_ids(template: Any, new_ids: Mapping[int, int]) -> Any:
         UserError: they name an id that has no new one.
     """
     if lost := ids_in_template(template) - new_ids.keys():
-        raise UserError(
-            f"the post-processor or the padding of the tokenizer.json names the id {min(lost)}, which has no token; "
-            "correct the file"
-        )
+        where = "the post-processor or the padding of the tokenizer.json"
+        raise UserError(f"{where} names the id {min(lost)}, which has no token; correct the file")
     return with_new_ids(template, _TEMPLATE_KEYS.__contains__, new_ids.__getitem__)
