@@ -7,8 +7,8 @@ By default, tokens that TEXT does not contain are removed, and TEXT is encoded a
 special and added tokens stay, with the parts of every token that stays. Ids change: `ids.csv` has the old and the new
 id of each token.
 
-With `--model`, a causal language model of `transformers` loses the same rows, and is written with its tokenizer. Logits
-of the other tokens do not change. Chat templates, generation_config.json and other settings are kept, with new ids; the
+With `--model`, a causal language model of `transformers` loses the same rows, and is written with its tokenizer. The
+other rows are copied bit for bit. Chat templates, generation_config.json and other settings are kept, with new ids; the
 line `left:` names the rest of the folder.
 """
 

@@ -77,7 +77,8 @@ def check_model(model: Any, tokenizer: Tokenizer) -> list[int]:
 def trim_model(model: Any, old_ids: npt.NDArray[Any]) -> None:
     """Keep the rows of some tokens, in place, and change the ids in the model's settings.
 
-    Logits of the tokens that stay are the same. Padding rows are dropped.
+    Rows are copied bit for bit, and padding rows are dropped. Logits of the tokens that stay are the same, unless a
+    matrix product sums in another order: PyTorch's product with a single position does on some CPUs.
 
     Args:
         model: A model that `check_model` accepts.
