@@ -89,6 +89,7 @@ KILLED = {
         "export LM OUT/model --to hf",
     ],
     "extend": ["extend BPE TEXT --vocab-size 360 --to OUT/extended"],
+    "trim": ["trim BPE TEXT --vocab-size 300 --to OUT/trimmed", "trim MODEL TEXT --model MODEL --to OUT/model"],
     "push": ["push BPE organization/name --to OUT/pushed"],
     "pipeline": [],  # the experiment itself
     "compare": ["compare RUN --artifacts RUN/../artifacts --out OUT"],

@@ -27,6 +27,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "inspect": "a page about a vocabulary, alone or against others",
         "export": "convert a tokenizer or a model to another format",
         "extend": "continue training to a larger vocabulary",
+        "trim": "remove the tokens that a text does not need, from a model too",
         "push": "upload a tokenizer and its card to the Hugging Face Hub",
     },
     "experiments": {

@@ -14,13 +14,14 @@ TOKENIZER's is kept, but MODEL's generation_config.json. The line `left:` names 
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import TOKENIZER, Parser, open_exact, out_folder, say_left
 from experiments.cli.console import finish
 from experiments.progress import Reporter, console
+from lm.hf import pretrained
 from lm.hf.extension import INITS, constituents, extend_model
-from tokenizer import Tokenizer, UserError
+from tokenizer import UserError
 from tokenizer.durable import new_folder
 from tokenizer.formats import carried
 
@@ -48,56 +49,16 @@ def run(arguments: argparse.Namespace) -> None:
     old = open_exact(arguments.old_tokenizer or str(source))
     new = open_exact(arguments.tokenizer)
     constituents(old, new)  # fails early if the tokenizers do not match
-    beside = carried.merged(_beside(source, old), carried.collected(new))
-    new = Tokenizer(new.definition, new.provenance | {carried.KEY: beside})
+    new = pretrained.with_settings(new, source, old)
     with out_folder(out.absolute().parent, "OUT in"):
-        model = _load(source)
+        model = pretrained.load(source)
         rows = model.get_input_embeddings().weight.shape[0]
         extend_model(model, old, new, arguments.init)
         with new_folder(out) as partial:
-            if hasattr(model.config, "auto_map"):
-                del model.config.auto_map
-                beside["left"].append("auto_map of config.json")
-            if carried.GENERATION_FILE in beside["files"]:  # written as it is; `transformers` rejects some contents
-                model.generation_config = type(model.generation_config)()
-            model.save_pretrained(partial)
-            for weights in partial.glob("*.safetensors"):
-                weights.chmod(partial.stat().st_mode & 0o666)  # safetensors writes files that only their owner can read
-            new.save(partial)
+            pretrained.write(model, new, partial)
     Reporter(console).say(
         f"{new.vocab_size - old.vocab_size} new ids; {rows} rows extended to "
         f"{model.get_input_embeddings().weight.shape[0]}"
     )
     say_left(carried.carried(new).left)
     finish(out, then=["inspect", out])
-
-
-def _beside(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Settings and files of the model's folder, without its weights and its configuration."""
-    beside = carried.collect(folder, tokenizer.definition)
-    beside["left"] = [name for name in beside["left"] if name != "config.json" and ".safetensors" not in name]
-    return beside
-
-
-def _load(folder: Path) -> Any:
-    """Load the model of a local folder."""
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
-    import transformers
-    from safetensors import SafetensorError
-
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        model, info = transformers.AutoModelForCausalLM.from_pretrained(
-            str(folder),
-            dtype="auto",
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {error}") from error
-    if info["missing_keys"]:
-        raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
-    return model

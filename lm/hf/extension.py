@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from lm.hf.pretrained import check_rows, rows_by_token
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -67,18 +68,13 @@ def extend_model(model: Any, old: Tokenizer, new: Tokenizer, init: str = "mean")
     import torch
 
     parts = constituents(old, new)
-    before = model.get_input_embeddings().weight.shape[0]
-    if before < old.vocab_size:
-        raise UserError(
-            f"the model has {before} rows, but its tokenizer has {old.vocab_size} ids; name the model's own tokenizer "
-            "with --old-tokenizer"
-        )
+    before = check_rows(model, old, "--old-tokenizer")
     multiple = 1 if before == old.vocab_size else math.gcd(before, _MOST_PADDING)
     rows = max(before, math.ceil(new.vocab_size / multiple) * multiple)
-    weights = [matrix.detach().clone() for matrix in _rows_by_token(model)]
+    weights = [matrix.detach().clone() for matrix in rows_by_token(model)]
     model.resize_token_embeddings(rows, mean_resizing=False)
     with torch.no_grad():
-        for matrix, was in zip(_rows_by_token(model), weights, strict=True):
+        for matrix, was in zip(rows_by_token(model), weights, strict=True):
             matrix[: old.vocab_size] = was[: old.vocab_size]
             matrix[old.vocab_size :] = was[: old.vocab_size].float().mean(dim=0).to(was.dtype)
             for token, ids in parts.items():
@@ -122,15 +118,3 @@ def fitted_rows(rows: torch.Tensor, old: Tokenizer, new: Tokenizer) -> dict[int,
             pair, mean = sides(*(new_rows[part] if part in new_rows else rows[part] for part in (left, right)))
             new_rows[token] = mean + pair @ best
     return new_rows
-
-
-def _rows_by_token(model: Any) -> list[torch.Tensor]:
-    """The embedding, the untied output head and its bias, as far as they exist."""
-    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
-    rows = [embedding.weight]
-    if head is not None:
-        if head.weight.data_ptr() != embedding.weight.data_ptr():
-            rows.append(head.weight)
-        if getattr(head, "bias", None) is not None:
-            rows.append(head.bias)
-    return rows

@@ -77,6 +77,7 @@ COMMANDS = {
     "inspect": (0, ["{tokenizer}", "--text", "{url}", "--out", "{out}"]),
     "export": (2, ["{url}", "{out}", "--to", "hf"]),
     "extend": (0, ["{tokenizer}", "{url}", *TRAIN]),
+    "trim": (0, ["{tokenizer}", "{url}", "--to", "{out}"]),
     "push": (2, ["{tokenizer}", "{url}"]),
     "pipeline": (2, ["--until", "count", "corpus=files", "corpus.paths=['{url}']", "hydra.run.dir={out}"]),
     "compare": (2, ["{url}", "--out", "{out}"]),

@@ -10,8 +10,9 @@ Code is never carried: `auto_map` and Python files are listed as left, like anyt
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from tokenizer.corpus import seen
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.files import confined, parse_json, read_text
+from tokenizer.formats import renumbering
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE
 from tokenizer.special import END_OF_TEXT
 
@@ -194,6 +196,24 @@ def names(tokenizer: Described) -> list[str]:
     return [name for name in (*found["files"], *found["config"]) if name != "eos_token"]
 
 
+def with_new_ids(found: dict[str, Any], new_ids: Mapping[int, int]) -> dict[str, Any]:
+    """The result of `collect` for a tokenizer whose tokens get new ids: those in `generation_config.json` change.
+
+    A file that names an id without a token is listed as left.
+    """
+    if GENERATION_FILE not in found["files"]:
+        return found
+    generation = json.loads(found["files"][GENERATION_FILE])
+    files = {name: text for name, text in found["files"].items() if name != GENERATION_FILE}
+    lost = [i for i in found["ids"] if int(i) >= 0 and int(i) not in new_ids]
+    if lost or _is_deep(generation):
+        what = f"which names the id {lost[0]}, but no token has it" if lost else "which is nested too deep"
+        return found | {"files": files, "ids": {}, "left": [*found["left"], f"{GENERATION_FILE}, {what}"]}
+    renumbered = renumbering.with_new_ids(generation, _is_id, new_ids.__getitem__)
+    files[GENERATION_FILE] = json.dumps(renumbered, indent=2, ensure_ascii=False) + "\n"
+    return found | {"files": files, "ids": {str(new_ids.get(int(i), i)): token for i, token in found["ids"].items()}}
+
+
 def merged(model: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, Any]:
     """Combine what was collected in the folders of a model and of a tokenizer that replaces the model's own.
 
@@ -288,9 +308,14 @@ def _is_deep(value: Any) -> bool:
     return True
 
 
+def _is_id(key: str) -> bool:
+    """Whether a key of a `generation_config.json` names tokens by their ids."""
+    return key.endswith(("_id", "_ids", "suppress_tokens"))
+
+
 def _ids(generation: dict[str, Any]) -> set[int]:
     """The ids of tokens in a `generation_config.json`."""
-    waiting = [value for key, value in generation.items() if key.endswith(("_id", "_ids", "suppress_tokens"))]
+    waiting = [value for key, value in generation.items() if _is_id(key)]
     found = set()
     while waiting:
         value = waiting.pop()

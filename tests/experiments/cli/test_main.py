@@ -140,6 +140,7 @@ TAKING = {
     "inspect": (["--text", "TEXT", "--out", "OUT"], True),
     "extend": (["TEXT", "--vocab-size", "310", "--to", "OUT"], True),
     "export": (["OUT", "--to", "hf"], True),
+    "trim": (["TEXT", "--to", "OUT"], True),
     "push": (["org/name", "--to", "OUT"], True),
 }
 REST = {"train": ["--vocab-size", "300", "--to", "OUT"], "compare": ["--out", "OUT"]}
@@ -254,6 +255,7 @@ def test_flags_that_are_settings_are_named(words, message, mistake):
         "train --help", "pipeline --help", "generate nothere", "generate nothere --prompt a", "compare nothere",
         "downstream nothere", "downstream nothere --tasks a --out b", "extend-model nothere nothere out",
         "inspect nothere", "choose nothere", "fertility nothere --text nothere", "encode nothere a --to b",
+        "trim nothere a --to b", "trim --help",
     ))],
 )  # fmt: skip
 def test_help_and_mistakes_load_no_slow_package(line, packages):

@@ -71,6 +71,7 @@ COMMANDS = {
     "superbpe": ["export", "SOURCE", "OUT", "--to", "superbpe"],
     "push": ["push", "SOURCE", "org/name", "--to", "OUT"],
     "extend": ["extend", "SOURCE", "TEXT", "--vocab-size", "310", "--to", "OUT"],
+    "trim": ["trim", "SOURCE", "TEXT", "--vocab-size", "280", "--to", "OUT"],
     "two-pass": ["extend", "SOURCE", "TEXT", "--vocab-size", "310", "--superbpe", "runs", "--keep-ids", "--to", "OUT"],
 }
 

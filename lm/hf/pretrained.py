@@ -1,0 +1,97 @@
+"""Models of `transformers` in folders, and their tensors with a row per token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tokenizer.errors import UserError
+from tokenizer.formats import carried
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from tokenizer import Tokenizer
+
+
+def load(folder: Path) -> Any:
+    """Load the causal language model of a local folder. Code in it is never executed.
+
+    Raises:
+        UserError: If there is no model, or it is damaged or incomplete.
+    """
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
+    import transformers
+    from safetensors import SafetensorError
+
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(
+            str(folder),
+            dtype="auto",
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except (AssertionError, OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {error}") from error
+    if info["missing_keys"]:
+        raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
+    return model
+
+
+def with_settings(tokenizer: Tokenizer, folder: Path, own: Tokenizer) -> Tokenizer:
+    """Add the settings and files of a model's folder to those that a tokenizer carries: `carried.merged`.
+
+    Args:
+        tokenizer: The tokenizer.
+        folder: The model's folder.
+        own: The model's own tokenizer.
+    """
+    both = carried.merged(carried.collect(folder, own.definition), carried.collected(tokenizer))
+    both["left"] = [name for name in both["left"] if name != "config.json" and ".safetensors" not in name]
+    return type(tokenizer)(tokenizer.definition, tokenizer.provenance | {carried.KEY: both})
+
+
+def write(model: Any, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write a model with its tokenizer and what the tokenizer carries, of `with_settings`, into a folder."""
+    found = carried.collected(tokenizer)
+    if hasattr(model.config, "auto_map"):
+        del model.config.auto_map
+        found["left"].append("auto_map of config.json")
+    if carried.GENERATION_FILE in found["files"]:  # written as it is; `transformers` rejects some contents
+        model.generation_config = type(model.generation_config)()
+    model.save_pretrained(folder)
+    for weights in folder.glob("*.safetensors"):
+        weights.chmod(folder.stat().st_mode & 0o666)  # safetensors writes files that only their owner can read
+    tokenizer.save(folder)
+
+
+def check_rows(model: Any, tokenizer: Tokenizer, option: str) -> int:
+    """Return the number of rows of a model's embedding.
+
+    Raises:
+        UserError: If the tokenizer has more ids; `option` names it.
+    """
+    rows: int = model.get_input_embeddings().weight.shape[0]
+    if rows < tokenizer.vocab_size:
+        raise UserError(
+            f"the model has {rows} rows, but its tokenizer has {tokenizer.vocab_size} ids; name the model's own "
+            f"tokenizer with {option}"
+        )
+    return rows
+
+
+def rows_by_token(model: Any) -> list[torch.Tensor]:
+    """The embedding, the untied output head and its bias, as far as they exist."""
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    rows = [embedding.weight]
+    if head is not None:
+        if head.weight.data_ptr() != embedding.weight.data_ptr():
+            rows.append(head.weight)
+        if getattr(head, "bias", None) is not None:
+            rows.append(head.bias)
+    return rows
