@@ -152,7 +152,7 @@ def _check_rivals(n_merges: int, tokenizer: Tokenizer) -> None:
 
 
 def cut_at(tokenizer: Tokenizer, t: int) -> Tokenizer:
-    """Keep the first `t` ordinary tokens (bytes and merged tokens) and the special tokens.
+    """Keep the first `t` ordinary tokens (bytes and merged tokens), the special tokens and the added ones.
 
     Raises:
         UserError: the tokenizer has fewer tokens, or its ids do not allow this cut.
@@ -166,7 +166,8 @@ def cut_at(tokenizer: Tokenizer, t: int) -> Tokenizer:
     if t == len(ordinary):
         return tokenizer
     ids = ordinary.tolist()
-    n_last = sum(i > ids[-1] for i in tokenizer.special_tokens.values())
+    apart = [*tokenizer.special_tokens.values(), *dict(tokenizer.preparation.added_tokens).values()]
+    n_last = sum(i > ids[-1] for i in apart)  # these move down, and are not among the t tokens
     return tokenizer.cut(ids[t - 1] + 1 + n_last)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from superbpe import PRESETS, Rules, reference, train_superbpe
+from superbpe.start import cut_at
 from tests.superbpe.oracle import batches, documents_of, imported, pairs, pieces_of, segmentation
 from tokenizer import Tokenizer, UserError, formats, train_bpe
 from tokenizer.reference import TIE_BREAKS
@@ -83,6 +84,14 @@ def test_imported_tokenizers_are_cut_at_the_transition():
     assert kept.sha256 == grown.sha256
     whole = train_superbpe(base, batches(documents), vocab_size=290, transition=279, rules="uw-2025")
     assert whole == train_superbpe(base, batches(documents), vocab_size=290, keep_ids=True, rules="uw-2025")
+
+
+def test_added_tokens_are_not_among_those_of_the_transition():
+    base = imported(random.Random(4), ignore_merges=False)
+    added = {"<tool>": base.vocab_size, "<think>": base.vocab_size + 1}
+    more = Tokenizer(replace(base.definition, preparation=replace(base.preparation, added_tokens=added)))
+    for tokenizer in (base, more):
+        assert len(cut_at(tokenizer, 270).ordinary_ids()) == 270
 
 
 def _where_merges_do_not_make_a_token():
