@@ -36,6 +36,7 @@ from experiments.progress import Reporter, console
 from superbpe import PRESETS, train_superbpe
 from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats.carried import carried
+from tokenizer.train.bpe import as_encoded_by
 
 if TYPE_CHECKING:
     import argparse
@@ -99,9 +100,7 @@ def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
     with reporter.stage("count"):
         counts = count_pretokens(
             corpus,
-            start.pattern,
-            prepare=start.normalized if start.preparation.forms else None,
-            special_tokens=[*start.special_tokens, *start.preparation.added_tokens],
+            **as_encoded_by(start),
             threads=arguments.threads,
             memory_bytes=arguments.memory,
             progress=reporter.progress,

@@ -137,6 +137,15 @@ def warn_of_long_tokens(n_pairs: int, option: str, *, stacklevel: int) -> None:
         )
 
 
+def as_encoded_by(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Arguments with which `count_pretokens` takes a text as a tokenizer encodes it: normalized, and in its pieces."""
+    return {
+        "pattern": tokenizer.pattern,
+        "prepare": tokenizer.normalized if tokenizer.preparation.forms else None,
+        "special_tokens": [*tokenizer.special_tokens, *tokenizer.preparation.added_tokens],
+    }
+
+
 def _counted(
     counts: PretokenCounts | Text,
     start: Tokenizer | None,
@@ -146,8 +155,10 @@ def _counted(
 ) -> PretokenCounts:
     """The counts, or those of a text; rejects counts that do not fit `start` and options without effect."""
     if not isinstance(counts, PretokenCounts):
-        options = {"pattern": patterns.FULL_STRENGTH if start is None else start.pattern} | options
-        counts = count_pretokens(counts, special_tokens=special_tokens, progress=progress, **options)
+        usual: dict[str, Any] = {"pattern": patterns.FULL_STRENGTH, "special_tokens": special_tokens}
+        if start is not None:
+            usual = as_encoded_by(start)
+        counts = count_pretokens(counts, **usual | dict(options), progress=progress)
     elif options:
         if unknown := options.keys() - Counting.__annotations__.keys():
             raise TypeError(f"train_bpe() got an unexpected keyword argument {min(unknown)!r}")

@@ -1,6 +1,7 @@
 """Training that continues from a tokenizer."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -108,3 +109,15 @@ def test_an_imported_tokenizer_that_looks_like_ours_keeps_its_ids(real, tmp_path
     assert extended.special_tokens == {"<|endoftext|>": 399}
     assert "imported" in extended.provenance
     assert extended.merges == train_bpe(real, 500).merges
+
+
+def test_a_text_is_counted_as_the_tokenizer_encodes_it():
+    """Normalized, and cut at added tokens: no merge is learned from text that encoding never sees."""
+    start = train_bpe(["unrelated"], 257)
+    added = {"<think>": start.vocab_size}
+    start = Tokenizer(
+        replace(start.definition, preparation=replace(start.preparation, forms=("NFC",), added_tokens=added))
+    )
+    decomposed = "e\u0301e\u0301 <think> " * 5
+    extended = train_bpe([decomposed], start.vocab_size + 2, start=start)
+    assert [token.decode() for token in extended.vocab[start.vocab_size :]] == ["\u00e9", "\u00e9\u00e9"]
