@@ -8,6 +8,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from lm.bits import bytes_per_token
 from lm.data.shards import TextLoss
 from lm.evaluate.deployment import Cost
 from lm.train.summary import TrainingSummary
@@ -182,7 +183,7 @@ class ShardsFolder(Reading):
     @property
     def bytes_per_token(self) -> float:
         """Bytes of text per token, without separators."""
-        return self.n_bytes / max(self.n_tokens - self.n_documents, 1)
+        return bytes_per_token(self.n_bytes, self.n_tokens - self.n_documents)
 
 
 @dataclass(frozen=True, kw_only=True)

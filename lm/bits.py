@@ -1,4 +1,4 @@
-"""Losses in bits. Models predict in nats; tokenizers are compared in bits per byte of the original text."""
+"""Losses in bits, per byte of the original text. Models predict in nats."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Nats = TypeVar("Nats", float, "NDArray[Any]")
+
+
+def bytes_per_token(n_bytes: float, n_tokens: float) -> float:
+    """Bytes of original text per token of text; the separators of documents are no tokens of text, and not counted.
+
+    >>> bytes_per_token(1000, 250)
+    4.0
+    """
+    return float(n_bytes) / max(float(n_tokens), 1.0)
 
 
 def bits(nats: Nats) -> Nats:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,7 @@ def n_words(token: bytes) -> int:
     return len(token.decode(errors="replace").split())
 
 
-class TokenizerLike(Protocol):
+class TokenizerLike(ABC):
     """A tokenizer that models can be trained with: `Tokenizer`, or `tokenizer.external.tokenizer.ExternalTokenizer`.
 
     Tokenizers are equal if they give the same ids: if their `sha256` is the same. Methods with an implementation here

@@ -13,6 +13,7 @@ from experiments.findings.compared import NO_DIFFERENCE
 from experiments.findings.verdict import decision
 from experiments.numbers import signed
 from experiments.progress import Lines
+from lm.bits import bytes_per_token
 from lm.evaluate.bits_per_byte import KIND
 from lm.evaluate.comparison import Decision
 from lm.evaluate.deployment import PUBLISHED_RATE, serving_cost
@@ -156,12 +157,11 @@ def _measured(arm: ScoredArm, kind: str) -> tuple[float, float]:
             first.clustered(first.document_bytes) @ scale,
             first.clustered(first.document_tokens) @ scale,
         )
-        return float(n_bytes / n_tokens), arm.scores.bits_per_byte
+        return bytes_per_token(n_bytes, n_tokens), arm.scores.bits_per_byte
     kinds = first.groups[KIND]
     inside = kinds.index == kinds.names.index(kind)
     parts = [run.only(inside) for run in arm.compared]
-    density = parts[0].document_bytes.sum() / parts[0].document_tokens.sum()
-    return float(density), fmean(part.bits_per_byte for part in parts)
+    return parts[0].bytes_per_token, fmean(part.bits_per_byte for part in parts)
 
 
 def _of_kind(compared: Comparison | None, kind: str) -> Comparison | None:

@@ -71,7 +71,6 @@ def _row(
 ) -> dict[str, Any]:
     """Measurements of the second arm of a pair; those of the reference alone if there is no comparison."""
     first, second = (result.labels[i] for i in pair)
-    n_bytes, n_tokens = int(part[0].document_bytes.sum()), int(part[0].document_tokens.sum())
     low, high = (change.interval if change else None) or (None, None)
     return {
         "by": by,
@@ -79,8 +78,8 @@ def _row(
         "tokenizer": second,
         "reference": first,
         "documents": len(part[0].document_bytes),
-        "n_bytes": n_bytes,
-        "bytes_per_token": n_bytes / max(n_tokens, 1),
+        "n_bytes": int(part[0].document_bytes.sum()),
+        "bytes_per_token": part[0].bytes_per_token,
         "bits_per_byte": fmean(run.bits_per_byte for run in part),
         "reference_bits_per_byte": change and change.bits_per_byte_a,
         "percent": change and change.percent,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.stages.shards import open_shards
+from lm.bits import bytes_per_token
 from superbpe.inspection import tokens as inspection
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def segmented(result: Findings, texts: Sequence[str]) -> dict[str, Any]:
             {
                 "label": arm.label,
                 "n_tokens": len(pieces),
-                "bytes_per_token": len(shown.encode()) / max(len(pieces), 1),
+                "bytes_per_token": bytes_per_token(len(shown.encode()), len(pieces)),
                 "pieces": [dataclasses.asdict(piece) for piece in pieces],
             }
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lm.bits import bits, bits_per_byte
+from lm.bits import bits, bits_per_byte, bytes_per_token
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import Ratio, strata
 from tokenizer.durable import is_damage, replacing, write_json
@@ -158,6 +158,11 @@ class Evaluation:
             )
         return unit, sources if unit == SOURCE else None
 
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of text per token of text."""
+        return bytes_per_token(self.document_bytes.sum(), self.document_tokens.sum())
+
     def clustered(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum a per-document array over each unit of sampling."""
         index, n_units = self._unit_of()
@@ -220,7 +225,7 @@ class Evaluation:
             "bits_per_byte_interval": None if interval is None else list(interval),
             "confidence": self.config.confidence,
             "eos_nats_per_document": float(self.eos_nats.mean()),
-            "bytes_per_token": n_bytes / n_tokens,
+            "bytes_per_token": self.bytes_per_token,
             "n_documents": len(self.text_nats),
             "n_bytes": n_bytes,
             "n_tokens": n_tokens,
@@ -245,7 +250,7 @@ class Evaluation:
             {
                 "name": grouping.names[i],
                 "bits_per_byte": bits_per_byte(nats[i], sizes[i]),
-                "bytes_per_token": sizes[i] / tokens[i],
+                "bytes_per_token": bytes_per_token(sizes[i], tokens[i]),
                 "eos_nats_per_document": eos[i] / documents[i],
                 "n_bytes": int(sizes[i]),
                 "n_documents": int(documents[i]),

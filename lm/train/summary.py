@@ -33,7 +33,6 @@ class TrainingSummary:
         rows: Mean number of sequences of a step (the batch size).
         context_tokens: Mean number of tokens of a row.
         context_bytes: `TrainConfig.context_bytes`.
-        bytes_per_token: Bytes of text per token, `end_of_text` included.
         epochs: How often the run reads the shards.
         seconds: Time in steps, evaluation and checkpoints excluded.
         tokens_per_second: `tokens` over `seconds`.
@@ -57,7 +56,6 @@ class TrainingSummary:
     rows: float
     context_tokens: float
     context_bytes: int
-    bytes_per_token: float
     epochs: float
     seconds: float
     tokens_per_second: float

@@ -303,7 +303,6 @@ class Trainer:
             rows=self.rows.mean_rows,
             context_tokens=self.rows.mean_tokens,
             context_bytes=config.context_bytes,
-            bytes_per_token=bytes_seen / max(1, self.tokens),
             epochs=self.epochs,
             seconds=self.seconds,
             tokens_per_second=self.tokens / self.seconds,
