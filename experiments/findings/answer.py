@@ -153,10 +153,8 @@ def _measured(arm: ScoredArm, kind: str) -> tuple[float, float]:
     first = arm.compared[0]
     if kind == MIX:
         scale = first.units().scale
-        n_bytes, n_tokens = (
-            first.clustered(first.document_bytes) @ scale,
-            first.clustered(first.document_tokens) @ scale,
-        )
+        n_bytes = float(first.clustered(first.document_bytes) @ scale)
+        n_tokens = float(first.clustered(first.document_tokens) @ scale)
         return bytes_per_token(n_bytes, n_tokens), arm.scores.bits_per_byte
     kinds = first.groups[KIND]
     inside = kinds.index == kinds.names.index(kind)
