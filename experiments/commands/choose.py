@@ -211,9 +211,9 @@ def run(arguments: argparse.Namespace) -> None:
     for name, why in list(chosen.items())[1:]:
         if not why.startswith(CHEAPEST):  # which the headline says
             reporter.say(f"{name} is {why}.")
-    for name, answers in readers.items():
-        if answers:
-            reporter.say(f"{name} {summary(answers)}.")
+    for name, opens in readers.items():
+        if opens:
+            reporter.say(f"{name} {summary(opens)}.")
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     if report["bakeoff"]["seconds"]:
