@@ -1,3 +1,5 @@
+from itertools import accumulate
+
 import pytest
 
 from tests import texts
@@ -124,3 +126,10 @@ def test_a_regex_that_does_not_compile_is_an_error_that_names_it(regex):
     assert regex.replace("\\", "\\\\") in str(error.value)
     with pytest.raises(UserError, match="gave up"):
         split("a" * 40 + "!", r"(?=(a+)+$)(\1)b|(a|a)*c\1")
+
+
+def test_words_of_phrases_end_where_phrases_end():
+    """The fence cuts no word, so it makes no token of phase 1 unreachable."""
+    for text in [*texts.various(), *texts.english()[1][:20], texts.code()[:20_000], *map(texts.generated, range(20))]:
+        words, phrases = (set(accumulate(map(len, split(text, name)))) for name in ("phrases", "phrases-fence"))
+        assert phrases <= words
