@@ -15,6 +15,7 @@ scanners in the native core (`native/src/pretokenize/patterns.rs`); any other re
 - `spans-plus`: Llama 3's with curly apostrophes, emoji clusters and numbers with separators, decimals, exponents and
   percent signs.
 - `whitespace`: words with the preceding space, including punctuation.
+- `phrases`: the words of K-EXAONE's phrases (`phrases-fence`): letters with marks; each digit isolated.
 - `none`: no pretokenization; merges may cross any boundary.
 - `...-fence`: fences of phase 2 (`superbpe.rules`).
 """

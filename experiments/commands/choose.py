@@ -48,6 +48,7 @@ from tokenizer.corpus.seen import about, saw
 from tokenizer.durable import replacing, write_json, write_whole
 from tokenizer.errors import listed
 from tokenizer.files import checksum, digest, read_sealed, shown, write_sealed
+from tokenizer.formats.readers import opens_in, summary
 from tokenizer.patterns import resolve
 from tokenizer.progress import Throttle, thread_count
 
@@ -168,13 +169,20 @@ def run(arguments: argparse.Namespace) -> None:
         places = {name: paths.get(name, str(out / FOLDER / name)) for name in chosen}
         for name in places.keys() & trained.keys():
             trained[name].tokenizer.save(places[name])
+        readers = {name: opens_in(counted[name].tokenizer) for name in chosen}
         report |= {
             "reference": reference,
             "split": split,
             "training_bytes": sum(one.tokenizer.provenance["phase1"]["corpus_bytes"] for one in quarters),
             "smallest_saving": least,
             "finalists": [
-                {"name": name, "why": why, "folder": places[name], "examples": _examples(counted[name])}
+                {
+                    "name": name,
+                    "why": why,
+                    "folder": places[name],
+                    "examples": _examples(counted[name]),
+                    "opens_in": {answer.reader: answer.text for answer in readers[name]},
+                }
                 for name, why in chosen.items()
             ],
             "existing": [*existing],
@@ -203,6 +211,9 @@ def run(arguments: argparse.Namespace) -> None:
     for name, why in list(chosen.items())[1:]:
         if not why.startswith(CHEAPEST):  # which the headline says
             reporter.say(f"{name} is {why}.")
+    for name, opens in readers.items():
+        if opens:
+            reporter.say(f"{name} {summary(opens)}.")
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     if report["bakeoff"]["seconds"]:

@@ -31,6 +31,7 @@ from tokenizer import formats
 from tokenizer.errors import UserError
 from tokenizer.formats import carried
 from tokenizer.formats.hf import newest_readers
+from tokenizer.formats.llama_cpp import CRASHES
 
 _TEXTS = 200
 """Documents of `--text` to compare a model on; more would take longer and show nothing new."""
@@ -118,6 +119,8 @@ def _export_model(arguments: argparse.Namespace, output: Path) -> None:
             f"architecture {file.architecture}, {file.tensors} tensors (fp32), pretokenizer "
             f"{file.pre}, context {model.context_tokens:,} tokens"
         )
+        if file.pre in CRASHES:
+            reporter.say(f"warning: llama.cpp opens it, but {CRASHES[file.pre]}", "yellow")
         finish(file.path)
         return
     import transformers

@@ -26,6 +26,7 @@ from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION, Rules
 from superbpe.transition import competes, resolve_transition
 from tokenizer import UserError, count_pretokens, train_bpe
+from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
 from tokenizer.train.bpe import merges_that_fit
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
@@ -99,6 +100,8 @@ def run(arguments: argparse.Namespace) -> None:
             reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
         tokenizer.save(folder)
     reporter.say(repr(tokenizer))
+    for answer in opens_in(tokenizer):
+        reporter.say(f"opens in {answer.reader}: {answer.text}")
     page = ["inspect", arguments.to, *text_options(arguments, arguments.text)]
     finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
 

@@ -13,6 +13,7 @@ import numpy as np
 from experiments.store.manifest import command_line
 from superbpe.inspection import measures, tokens
 from superbpe.inspection.tokens import KINDS
+from tokenizer.formats.readers import opens_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,6 +187,7 @@ def _summary(one: Side) -> dict[str, Any]:
         "partial": int(about.partial.sum()),
         "unreachable": int(one.unreachable.sum()),
         "never_produced": None if counts is None else int((about.ordinary & (counts == 0)).sum()),
+        "opens_in": {answer.reader: answer.text for answer in opens_in(tokenizer)},
         "near_duplicates": {"groups": len(groups), "tokens": sum(map(len, groups))},
         "on_text": None if one.measured is None else dataclasses.asdict(one.measured),
     }

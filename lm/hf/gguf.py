@@ -1,45 +1,25 @@
-"""Export a model and its tokenizer as a GGUF file for llama.cpp.
-
-llama.cpp knows a fixed list of pretokenization patterns (`src/llama-vocab.cpp`); a file only names one of them. A
-tokenizer whose pattern is not in the list would get other ids, so it is rejected.
-"""
+"""Export a model and its tokenizer as a GGUF file for llama.cpp."""
 
 from __future__ import annotations
 
-import random
-import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lm.hf.export import check_match, cut_tensors
 from lm.hf.export_check import probes
-from tokenizer import patterns
-from tokenizer._native import DIGITS
 from tokenizer.durable import replacing_path
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError
 from tokenizer.formats.hf import hf_json
+from tokenizer.formats.llama_cpp import pre_type
 from tokenizer.tokenizer import Tokenizer, byte_level_bpe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from torch import Tensor
 
     from lm.model.transformer import Transformer
     from tokenizer.interface import TokenizerLike
-
-# (pattern, ignore_merges) to llama.cpp's type. "trillion" is GPT-2's pattern, and "smaug-bpe" is Llama 3's with merges;
-# unlike the type "gpt-2", "trillion" does not remove spaces before punctuation from decoded text.
-_TYPES = {
-    ("gpt2", False): "trillion",
-    ("llama3", False): "smaug-bpe",
-    ("llama3", True): "llama-bpe",
-    ("digits1", False): "qwen2",
-    ("uw-paper-fence", False): "superbpe",
-}
-# llama.cpp's `\d` matches ASCII digits only.
-_ASCII_DIGITS = {"superbpe": "\\p{N}+\n(?=([0-9]{3})+(?![0-9]))"}
 
 
 @dataclass(frozen=True)
@@ -59,58 +39,6 @@ class GGUF:
     tensors: int
 
 
-def pre_type(tokenizer: TokenizerLike, *, mixed_digits: bool = False) -> str:
-    """llama.cpp's name of the tokenizer's pretokenization pattern (`tokenizer.ggml.pre`).
-
-    Args:
-        tokenizer: The tokenizer.
-        mixed_digits: Accept other ids for numbers that mix ASCII digits with digits of another script.
-
-    Raises:
-        UserError: If llama.cpp would give other ids.
-    """
-    tokenizer = byte_level_bpe(tokenizer, "an export for llama.cpp needs")
-    definition = tokenizer.definition
-    hf_json(tokenizer)  # rejects two-pass tokenizers and ambiguous special tokens
-    if definition.preparation:
-        raise UserError("llama.cpp does not normalize text and this tokenizer does, or has added tokens: not exported")
-    cut = definition.fence or definition.pattern
-    named = patterns.equivalent(cut.regex.replace(DIGITS, r"\p{N}"))  # equal in the Unicode of llama.cpp
-    # The patterns "llama3" and "spans" are the same.
-    name = "llama3" if named is not None and named.name == "spans" else named.name if named is not None else "custom"
-    pre = _TYPES.get((name, definition.ignore_merges))
-    if pre is None:
-        merges = " with ignore_merges" if definition.ignore_merges else ""
-        raise UserError(
-            f"llama.cpp has no pretokenizer type for {quoted(cut.name)}{merges} and would give other ids; it has the "
-            f"patterns {', '.join(sorted({name for name, _ in _TYPES}))}: train with one of them (superwords: rules "
-            "uw-paper, exported with mixed_digits=True), or deploy with transformers or vLLM"
-        )
-    if regex := _ASCII_DIGITS.get(pre):
-        theirs = Tokenizer(replace(definition, fence=patterns.resolve(regex)))
-
-        def check(texts: Iterable[str], remedy: str) -> None:
-            for text in texts:
-                if tokenizer.encode_ordinary(text) != theirs.encode_ordinary(text):
-                    raise UserError(
-                        f"llama.cpp groups ASCII digits only, so {text[:20]!r} would get other ids; {remedy}"
-                    )
-
-        check(_numbers(""), "deploy with transformers or vLLM")
-        if not mixed_digits:
-            texts = [*_numbers("0123456789"), *probes(tokenizer)]
-            check(texts, "accept that with mixed_digits=True, or deploy with transformers or vLLM")
-    return pre
-
-
-def _numbers(others: str) -> list[str]:
-    """For each script, 400 random numbers of its digits, mixed with other digits."""
-    rng = random.Random(0)
-    zeros = [ord(c) for c in map(chr, range(0x110000)) if unicodedata.decimal(c, None) == 0]
-    digits = [others + "".join(map(chr, range(zero, zero + 10))) for zero in zeros]
-    return [" ".join("".join(rng.choices(script, k=rng.randint(2, 9))) for _ in range(400)) for script in digits]
-
-
 def export_gguf(model: Transformer, tokenizer: TokenizerLike, path: Path, *, mixed_digits: bool = False) -> GGUF:
     """Write weights (fp32), settings and tokenizer as one GGUF file; quantize it with llama.cpp's own tools.
 
@@ -118,7 +46,7 @@ def export_gguf(model: Transformer, tokenizer: TokenizerLike, path: Path, *, mix
         model: A trained model.
         tokenizer: Its tokenizer.
         path: Target, `*.gguf`; must not exist.
-        mixed_digits: As for `pre_type`.
+        mixed_digits: As for `tokenizer.formats.llama_cpp.pre_type`.
 
     Raises:
         UserError: If llama.cpp cannot give the same ids, model and tokenizer do not match, the file exists, or the
@@ -130,7 +58,7 @@ def export_gguf(model: Transformer, tokenizer: TokenizerLike, path: Path, *, mix
         import gguf
     except ImportError as error:
         raise UserError(f"the export needs the package gguf ({error}); pip install gguf") from error
-    pre = pre_type(tokenizer, mixed_digits=mixed_digits)
+    pre = pre_type(tokenizer, mixed_digits=mixed_digits, texts=probes(tokenizer))
     arch = gguf.MODEL_ARCH.QWEN3 if model.config.qk_norm else gguf.MODEL_ARCH.LLAMA
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing_path(path) as partial:

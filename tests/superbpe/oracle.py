@@ -55,7 +55,10 @@ SMALL_RULES = st.builds(
     atoms=TOKENS | PRETOKENS,
     unit=st.sampled_from(["document", "line"]),
     fence=st.sampled_from(
-        ["none", "uw-2025-fence", "punctuation-fence", "uw-paper-fence", "[b]", "(?=a)", "sentence-fence"]
+        [
+            *("none", "uw-2025-fence", "punctuation-fence", "uw-paper-fence", "sentence-fence", "phrases-fence"),
+            *("[b]", "(?=a)"),
+        ]
     ),
     max_words=st.sampled_from([None, None, 1, 2]),
     max_bytes=st.sampled_from([None, None, 2, 5]),

@@ -76,6 +76,11 @@ WHOLE = {"sample": 1.0}
             *("spans", ["ab"] * 100 + ["vwxyz"], [], WHOLE | {"truncate_quantile": 1.0}),
             [("a", "b"), ("v", "w"), ("x", "y"), ("vw", "xy"), ("vwxy", "z")],
         ),
+        # Single spaces join words, and nothing else does: a| | b c|.\n|\n|d| |1.
+        (
+            *("phrases", ["a  b c.\n\nd 1"] * 2, [], {}),
+            [(".", "\n"), ("b", " "), (" ", "b "), (" b ", "c")],
+        ),
         # The number of phase-1 tokens in a superword is limited.
         ("none", [" v w x y z"] * 2, VWXYZ, {"max_tokens": 3}, [(" v", " w"), (" x", " y"), (" x y", " z")]),
     ],

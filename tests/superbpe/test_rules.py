@@ -21,6 +21,12 @@ def test_presets_are_the_published_rules():
     assert replace(runs, interleave=True) == PRESETS["boundless"]
     assert PRESETS["none"] == Rules()
     assert replace(PRESETS["sentence"], fence="none") == Rules()
+    assert replace(PRESETS["phrases"], fence="none") == Rules()
+    # llama.cpp, src/llama-vocab.cpp, type exaone-moe: the regex of K-EXAONE's tokenizer.json.
+    assert patterns.resolve(PRESETS["phrases"].fence).regex == (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
+    )
     spans = PRESETS["spans"]
     assert (spans.unit, spans.phase1_fence, spans.span_trigger, spans.span_cap) == ("document", "lifted", 20, 10)
     assert (spans.truncate_quantile, spans.sample, spans.max_words, spans.forbid) == (0.99, 0.25, None, ())

@@ -1,3 +1,5 @@
+from itertools import accumulate
+
 import pytest
 
 from tests import texts
@@ -25,6 +27,10 @@ from tokenizer.patterns import Pattern, resolve, split
         ("sentence-fence", "यह है। वह है", ["यह है।", " वह है"]),
         ("sentence-fence", "a\nb\n\n\nc", ["a\nb\n\n\n", "c"]),
         ("sentence-fence", "e.g. this", ["e.g.", " this"]),
+        ("phrases", "He's at the end!\n\n12 x", ["He", "'s", " at", " the", " end", "!\n", "\n", "1", "2", " x"]),
+        ("phrases-fence", "He's at the end!\n\n12 x", ["He", "'s", " at the end", "!\n", "\n", "1", "2", " x"]),
+        ("phrases-fence", "a b  c\td (e f)\n g", ["a b", " ", " c", "\td", " (", "e f", ")\n", " g"]),
+        ("phrases-fence", "यह है। e\u0301 a \u0301b", ["यह है", "।", " e\u0301 a", " \u0301", "b"]),
         ("none", "of the, end.\n\nThe", ["of the, end.\n\nThe"]),
         ("digits1", "it's 123", ["it", "'s", " ", "1", "2", "3"]),
         ("whitespace", "it's  12.5,\n ok", ["it's", " ", " 12.5,", "\n", " ok"]),
@@ -120,3 +126,10 @@ def test_a_regex_that_does_not_compile_is_an_error_that_names_it(regex):
     assert regex.replace("\\", "\\\\") in str(error.value)
     with pytest.raises(UserError, match="gave up"):
         split("a" * 40 + "!", r"(?=(a+)+$)(\1)b|(a|a)*c\1")
+
+
+def test_words_of_phrases_end_where_phrases_end():
+    """The fence cuts no word, so it makes no token of phase 1 unreachable."""
+    for text in [*texts.various(), *texts.english()[1][:20], texts.code()[:20_000], *map(texts.generated, range(20))]:
+        words, phrases = (set(accumulate(map(len, split(text, name)))) for name in ("phrases", "phrases-fence"))
+        assert phrases <= words

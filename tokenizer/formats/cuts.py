@@ -14,7 +14,10 @@ _GPT2 = patterns.resolve("gpt2").regex
 # Patterns that match all text. HF's behaviours that drop unmatched text thus drop nothing.
 COVERING = tuple(
     patterns.resolve(name).regex
-    for name in ("gpt2", "cl100k", "llama3", "digits1", "o200k", "superbpe", "spans-plus", "whitespace")
+    for name in (
+        *("gpt2", "cl100k", "llama3", "digits1", "o200k", "superbpe", "spans-plus", "whitespace"),
+        *("phrases", "phrases-fence"),
+    )
 )
 
 

@@ -221,7 +221,7 @@ def covering(pattern: Pattern) -> str:
         )
     if may_be_empty(regex):
         raise UserError(
-            f"the pattern {quoted(regex)} cannot be written for tiktoken: it can match the empty string between two "
+            f"the pattern {pattern} cannot be written for tiktoken: it can match the empty string between two "
             "characters, which cuts the text here but not in tiktoken"
         )
     return rf"{regex}|(?:(?!{regex})[\s\S])+"

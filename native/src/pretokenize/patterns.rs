@@ -14,10 +14,12 @@ pub enum Kind {
     Superbpe,
     UwPaper,
     Whitespace,
+    Phrases,
     Uw2025Fence,
     UwPaperFence,
     PunctuationFence,
     SentenceFence,
+    PhrasesFence,
     Whole,
 }
 
@@ -42,6 +44,17 @@ macro_rules! o200k {
             r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
             $suffix,
             r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        )
+    };
+}
+
+macro_rules! phrases {
+    ($words:literal) => {
+        concat!(
+            contractions!(),
+            r"|[^\r\n\p{L}\p{N}]?",
+            $words,
+            r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
         )
     };
 }
@@ -108,9 +121,13 @@ pub const NAMED: &[(&str, &str, Kind)] = &[
     ("uw-paper", "\\p{N}+\n(?=(\\d{3})+(?!\\d))| ?\\p{L}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", Kind::UwPaper),
     ("uw-paper-fence", "\\p{N}+\n(?=(\\d{3})+(?!\\d))", Kind::UwPaperFence),
     ("whitespace", r" ?\S+|\s+(?!\S)|\s+", Kind::Whitespace),
+    // The words of `phrases-fence` one by one.
+    ("phrases", phrases!(r"(?:\p{L}\p{M}*)+"), Kind::Phrases),
     // Phase 2 stops at any punctuation.
     ("punctuation-fence", r" ?[^\s\p{L}\p{N}]+[\r\n]*", Kind::PunctuationFence),
     ("sentence-fence", SENTENCES, Kind::SentenceFence),
+    // K-EXAONE's: words that single spaces join. llama.cpp's type `exaone-moe`.
+    ("phrases-fence", phrases!(r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+"), Kind::PhrasesFence),
     ("none", "", Kind::Whole),
 ];
 

@@ -262,6 +262,40 @@ pub fn cl100k<const END: bool, const DIGITS: usize>(classes: &Classes, text: &[u
     all_but_last(text, at, end, last)
 }
 
+/// Words of letters and marks, each number apart, and punctuation with at most one line break. `JOINED`: single spaces
+/// join words.
+#[inline(always)]
+pub fn phrases<const JOINED: bool>(classes: &Classes, text: &[u8], at: usize) -> usize {
+    let contraction = contraction(text, at);
+    if contraction > 0 {
+        return at + contraction;
+    }
+    let (class, length) = classes.at(text, at);
+    if class & NUMBER != 0 {
+        return at + length;
+    }
+    let first = if class & LETTER != 0 || is_newline(text[at]) { at } else { at + length };
+    if classes.at(text, first).0 & LETTER != 0 {
+        let mut end = first;
+        loop {
+            end = run::<{ UPPER | LOWER }, true>(classes, text, end); // letters and marks
+            if !JOINED || text.get(end) != Some(&b' ') || classes.at(text, end + 1).0 & LETTER == 0 {
+                return end;
+            }
+            end += 1;
+        }
+    }
+    if let Some(start) = punctuation_start(classes, text, at) {
+        let end = others(classes, text, start);
+        return end + usize::from(end < text.len() && is_newline(text[end]));
+    }
+    let (end, last, line_end) = white_space(classes, text, at);
+    if line_end > at {
+        return line_end;
+    }
+    all_but_last(text, at, end, last)
+}
+
 /// The o200k family. `CONTRACTIONS`: they are attached to the word before.
 #[inline(always)]
 pub fn o200k<const CONTRACTIONS: bool>(classes: &Classes, text: &[u8], at: usize) -> usize {

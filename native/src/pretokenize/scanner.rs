@@ -78,9 +78,9 @@ impl Scanner {
         match self {
             Self::Named(kind) => match kind {
                 Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => true,
-                Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace => true,
+                Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace | Kind::Phrases => true,
                 Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => false,
-                Kind::SentenceFence | Kind::Whole => false,
+                Kind::SentenceFence | Kind::PhrasesFence | Kind::Whole => false,
             },
             Self::Regex(_) | Self::Sequence(_) | Self::Digits(..) => false,
         }
@@ -139,6 +139,8 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sin
         }
         Kind::UwPaper => words!(|bytes, _| windows::uw_paper::<B>(classes, bytes), scalar::uw_paper),
         Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(classes, bytes), scalar::whitespace),
+        Kind::Phrases => each_piece(text, sink, |at| scalar::phrases::<false>(classes, text, at)),
+        Kind::PhrasesFence => each_piece(text, sink, |at| scalar::phrases::<true>(classes, text, at)),
         Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_window::<B>, fence_scanners::uw_2025),
         Kind::UwPaperFence => fence!(fence_scanners::uw_paper_window::<B>, fence_scanners::uw_paper),
         Kind::PunctuationFence => fence!(fence_scanners::punctuation_window::<B>, fence_scanners::punctuation),
@@ -148,6 +150,17 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sin
                 sink.piece(0, text.len());
             }
         }
+    }
+}
+
+/// Passes the pieces that `next` finds one after the other.
+#[inline(always)]
+fn each_piece(text: &[u8], mut sink: impl Sink, next: impl Fn(usize) -> usize) {
+    let mut at = 0;
+    while at < text.len() {
+        let end = next(at);
+        sink.piece(at, end);
+        at = end;
     }
 }
 

@@ -75,6 +75,8 @@ pub fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
         Kind::Superbpe => each(&scalar::o200k::<false>),
         Kind::UwPaper => each(&scalar::uw_paper),
         Kind::Whitespace => each(&scalar::whitespace),
+        Kind::Phrases => each(&scalar::phrases::<false>),
+        Kind::PhrasesFence => each(&scalar::phrases::<true>),
         Kind::Uw2025Fence => everywhere(&|at| fence_scanners::uw_2025(classes, text, at)),
         Kind::UwPaperFence => everywhere(&|at| fence_scanners::uw_paper(classes, text, at)),
         Kind::PunctuationFence => everywhere(&|at| fence_scanners::punctuation(classes, text, at)),

@@ -56,11 +56,14 @@ def test_every_command_is_listed_and_unknown_ones_and_options_are_one_line(capsy
         ),
     ],
 )
-def test_train_and_encode(tmp_path, mistake, monkeypatch, options, phase1, rules, transition):
+def test_train_and_encode(tmp_path, mistake, monkeypatch, capsys, options, phase1, rules, transition):
     path, out = tmp_path / "a.txt", tmp_path / "tokenizer"
     path.write_text(text := "\n".join(texts.sample(100_000)))
     arguments = [str(path), "--vocab-size", "400", "--to", str(out), *options.split(), "--memory", "100MB"]
     assert main.run(["train", *arguments]) == 0
+    said = capsys.readouterr().out
+    assert "opens in tokenizers 0.23: yes" in said
+    assert "opens in llama.cpp: no: " in said
     corpus = Corpus(CorpusConfig(paths=[str(path)]))
     expected = train_bpe(count_pretokens(corpus, **phase1), 400)
     if rules:

@@ -45,7 +45,7 @@ def check(larger, sources, rules, folder, n_parts, **options):
     return found.provenance["phase2"]
 
 
-PRESETS = ["uw-2025", "uw-paper", "runs", "boundless", "spans", "none", "sentence", "truncated"]
+PRESETS = ["uw-2025", "uw-paper", "runs", "boundless", "spans", "none", "sentence", "phrases", "truncated"]
 
 
 @pytest.mark.parametrize(("name", "n_parts"), [("uw-2025", 1), *((name, 3) for name in PRESETS)])

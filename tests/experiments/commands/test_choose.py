@@ -134,6 +134,8 @@ def test_the_page_names_the_finalists_and_a_second_run_trains_nothing(text, repo
     for one in report["finalists"]:
         assert one["folder"] in page
         assert one["why"].replace(" %", "\N{NO-BREAK SPACE}%") in page.replace("&#39;", "'")
+        assert one["opens_in"]["tokenizers 0.23"] == "yes"
+    assert "<td>llama.cpp</td>" in page
     assert "kind1" in page
     assert "superbpe pipeline experiment=bakeoff" in page
     for name in ("count_pretokens", "train_bpe", "train_superbpe"):
@@ -180,7 +182,9 @@ def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
     assert rows["other"]["documents"] == -(-n_documents // 4)  # of other software
     found, alone = rows["bpe-o200k-600"], {one["name"]: one for one in report["tokenizers"]}["bpe-o200k-600"]
     assert found == alone | {key: value for key, value in found.items() if key.startswith("relative")}
-    assert f", on {rows['other']['documents']} documents" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f", on {rows['other']['documents']} documents" in said
+    assert "mine opens in tokenizers 0.23, " in said
 
 
 def test_prices_are_those_of_the_deployment(report):

@@ -36,6 +36,8 @@ def test_one_tokenizer_without_a_text(folders, tmp_path, trained, capsys):
     assert report["tokenizers"][0]["ordinary"] == trained["gpt2"].vocab_size - len(trained["gpt2"].special_tokens)
     page = (out / "vocabulary.html").read_text(encoding="utf-8")
     assert "No text was given" in page
+    assert report["tokenizers"][0]["opens_in"]["llama.cpp"] == "yes"
+    assert "<td>llama.cpp</td>" in page
     outside_scripts = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert re.findall(r'(?:src|href)="(?!#)[^"]*"', outside_scripts) == []
     assert "bytes per token" not in capsys.readouterr().out

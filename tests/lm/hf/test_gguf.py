@@ -1,5 +1,9 @@
 """A GGUF file has the weights and the tokenizer as llama.cpp reads them, or is not written."""
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +20,7 @@ from tests.lm.tiny import exportable as build
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, count_pretokens, train_bpe
 from tokenizer.errors import UserError
+from tokenizer.formats.llama_cpp import pre_type
 
 gguf = pytest.importorskip("gguf")
 
@@ -29,7 +34,7 @@ def tokenizers():
     made = {}
     for name in ("gpt2", "llama3", "digits1"):
         made[name] = train_bpe(count_pretokens([Batch.from_texts(documents)], name), 350, special_tokens=[END])
-    for name, pattern in (("uw-paper", "uw-paper"), ("uw-2025", "superbpe")):
+    for name, pattern in (("uw-paper", "uw-paper"), ("uw-2025", "superbpe"), ("phrases", "phrases")):
         bpe = train_bpe(count_pretokens([Batch.from_texts(documents)], pattern), 350, special_tokens=[END])
         made[name] = train_superbpe(bpe, batches(documents), vocab_size=420, rules=name, transition=300)
     return made
@@ -43,7 +48,10 @@ def read(path):
 
 @pytest.mark.parametrize(
     ("name", "pre"),
-    [("gpt2", "trillion"), ("llama3", "smaug-bpe"), ("digits1", "qwen2"), ("uw-paper", "superbpe")],
+    [
+        *(("gpt2", "trillion"), ("llama3", "smaug-bpe"), ("digits1", "qwen2"), ("uw-paper", "superbpe")),
+        ("phrases", "exaone-moe"),
+    ],
 )
 def test_tokenizers_are_declared(tokenizers, tmp_path, name, pre):
     tokenizer = tokenizers[name]
@@ -88,7 +96,7 @@ def test_weights_and_settings(tokenizers, tmp_path, qk_norm, tied):
 
 def test_tokenizers_that_llama_cpp_lacks_are_rejected(tokenizers, tmp_path):
     for tokenizer, message in (
-        (tokenizers["uw-2025"], "no pretokenizer type for 'uw-2025-fence'.*rules uw-paper"),
+        (tokenizers["uw-2025"], "no pretokenizer type for 'uw-2025-fence'.*rules phrases, or uw-paper"),
         (tiny.bytes_only(), "no pretokenizer type for 'none'"),
         (
             tiny.merged(  # two Arabic digits
@@ -117,20 +125,52 @@ def test_numbers_of_two_scripts_are_rejected_unless_accepted(tmp_path):
     assert export_gguf(build(apart), apart, tmp_path / "apart.gguf").pre == "superbpe"
 
 
-def test_the_command(tokenizers, tmp_path, capsys):
-    tokenizer = tokenizers["uw-paper"]
+@pytest.mark.parametrize("name", ["uw-paper", "phrases"])
+def test_the_command(tokenizers, tmp_path, capsys, name):
+    tokenizer = tokenizers[name]
     save_model(build(tokenizer), tmp_path / "lm-0")
     tokenizer.save(tmp_path / "tokenizer")
     arguments = [str(tmp_path / "lm-0"), str(tmp_path / "m.gguf"), "--to", "gguf"]
     arguments += ["--tokenizer", str(tmp_path / "tokenizer")]
     assert main.run(["export", *arguments]) == 0
-    assert "architecture llama, 21 tensors (fp32), pretokenizer superbpe" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"architecture llama, 21 tensors (fp32), pretokenizer {pre_type(tokenizer)}" in said
+    assert ("crashes on tens of thousands of characters" in " ".join(said.split())) == (name == "phrases")
     assert main.run(["export", *arguments]) == 2
     assert "m.gguf already exists" in capsys.readouterr().err
 
 
+_TOKENIZE = """
+import json, sys, urllib.request
+import xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.n_ctx, params.warmup = sys.argv[1], 64, False
+server, found = xllamacpp.Server(params), []
+for text in json.load(sys.stdin):
+    body = json.dumps({"content": text, "add_special": False, "parse_special": False}).encode()
+    request = urllib.request.Request(server.listening_address + "/tokenize", body, {"Content-Type": "application/json"})
+    found.append(json.load(urllib.request.urlopen(request))["tokens"])
+json.dump(found, open(sys.argv[2], "w"))
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2", "llama3", "digits1", "uw-paper"])
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "digits1", "uw-paper", "phrases"])
+def test_llama_cpp_gives_the_same_ids(tokenizers, tmp_path, name):
+    """In a process of its own, because long text can crash llama.cpp."""
+    pytest.importorskip("xllamacpp")
+    tokenizer = tokenizers[name]
+    export_gguf(build(tokenizer), tokenizer, tmp_path / "m.gguf")
+    given = [text for text in [*texts.english()[1][:20], *texts.various(), *probes(tokenizer)] if "\0" not in text]
+    command = [sys.executable, "-c", _TOKENIZE, tmp_path / "m.gguf", tmp_path / "ids.json"]
+    subprocess.run(command, input=json.dumps(given), text=True, check=True, capture_output=True, timeout=300)
+    found = json.loads((tmp_path / "ids.json").read_text())
+    ours = [tokenizer.encode_ordinary(text) for text in given]
+    assert [text for text, one, other in zip(given, found, ours, strict=True) if one != other] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "digits1", "uw-paper", "phrases"])
 @pytest.mark.parametrize("qk_norm", [False, True])
 def test_llama_cpp_gives_the_same_ids_and_continuations(tokenizers, tmp_path, name, qk_norm):
     llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed (its build takes minutes)")

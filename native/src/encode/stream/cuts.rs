@@ -69,7 +69,10 @@ fn named(kind: Kind, seam: &Seam) -> Place {
         // Words. All of them end before white space that is not part of a line's end, and continue a run of letters
         // only with letters, marks and contractions.
         Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => words(kind, seam),
-        Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace => words(kind, seam),
+        Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace | Kind::Phrases => words(kind, seam),
+        // A space may continue a phrase. Alone, the text after it begins with the same piece.
+        Kind::PhrasesFence if seam.next == 0x20 && left & (UPPER | LOWER) != 0 => Place::Apart,
+        Kind::PhrasesFence => words(kind, seam),
         // Fences. No match contains a letter, and a match just before a letter would also match at the end of the
         // text. The text after it matters only for spaces.
         Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => {

@@ -1,0 +1,92 @@
+"""Answers about other software are those of the exports."""
+
+import pickle
+
+import pytest
+
+from superbpe import PHASE1, PRESETS, train_superbpe
+from tests import other_tokenizers, texts
+from tests.lm import tiny
+from tokenizer import UserError, formats, patterns, train_bpe
+from tokenizer.external.load import load_pretrained
+from tokenizer.formats import tiktoken
+from tokenizer.formats.readers import NANOCHAT, READERS, Answer, opens_in, summary
+
+
+def answers(tokenizer):
+    found = opens_in(tokenizer)
+    assert [answer.reader for answer in found] == list(READERS)
+    return {answer.reader: answer for answer in found}
+
+
+def superwords(name, documents):
+    phase1 = train_bpe(documents, 420, pattern=PHASE1[name]["pattern"])
+    transition = "auto" if name == "boundless" else 350
+    return train_superbpe(phase1, documents, vocab_size=410, rules=name, transition=transition)
+
+
+def is_written(write, tokenizer, *more):
+    try:
+        write(tokenizer, *more)
+    except UserError:
+        return False
+    return True
+
+
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_answers_agree_with_the_exports():
+    documents = texts.sample(40_000)
+    made = {name: superwords(name, documents) for name in PRESETS}
+    made |= {f"bpe {name}": train_bpe(documents, 300, pattern=name) for name in patterns.NAMES}
+    llama_cpp = set()
+    for name, tokenizer in made.items():
+        found = answers(tokenizer)
+        assert found["tokenizers 0.23"].opens == is_written(formats.hf_json, tokenizer)
+        assert found["tiktoken"].opens == found["nanochat"].opens == is_written(tiktoken.export, tokenizer)
+        if found["llama.cpp"].opens:
+            llama_cpp.add(name)
+        assert all(answer.opens or answer.note for answer in found.values())
+    plain = {f"bpe {name}" for name in ("gpt2", "llama3", "spans", "digits1", "uw-paper-fence", "phrases-fence")}
+    assert llama_cpp == {"uw-paper", "phrases"} | plain
+
+
+def test_conditions_and_reasons():
+    documents = texts.sample(40_000)
+    found = answers(superwords("phrases", documents))
+    assert "no: it has no regex engine" in found["tokenizers 1.0"].text
+    assert "yes, but it crashes on tens of thousands of characters without punctuation" in found["llama.cpp"].text
+    assert summary(list(found.values())) == (
+        "opens in tokenizers 0.23, tiktoken, llama.cpp (with a condition), nanochat (with a condition); "
+        "not in tokenizers 1.0"
+    )
+    found = answers(train_bpe(documents, 300, pattern="o200k"))
+    assert "about 4,700 characters" in found["tokenizers 1.0"].text
+    assert "no pretokenizer type for 'o200k'" in found["llama.cpp"].text
+    assert "rules phrases" in found["llama.cpp"].text
+    mixed = tiny.merged([(b"1", b"2")], "uw-paper", fence="uw-paper-fence", n_phase1=1)
+    assert "yes, but ids differ for numbers that mix digits" in answers(mixed)["llama.cpp"].text
+    two_pass = tiny.merged([(b"a", b"b"), (b"ab", b"c")], fence="none", n_phase1=1, mode="two-pass")
+    assert {answer.text for answer in opens_in(two_pass)} == {"no: it cannot encode in two passes"}
+    assert summary([Answer("tiktoken", opens=False, note="why")]) == "not in tiktoken"
+
+
+def test_nanochat_needs_its_special_tokens():
+    library = pytest.importorskip("tiktoken")
+    documents = texts.sample(40_000)
+    lacking = answers(train_bpe(documents, 300, special_tokens=[*NANOCHAT[:-1]]))["nanochat"]
+    assert lacking.text == "yes, but it needs the special tokens <|output_end|>; add them with --special"
+    tokenizer = train_bpe(documents, 300, special_tokens=NANOCHAT)
+    assert answers(tokenizer)["nanochat"].text == "yes"
+    # Its tokenizer.pkl, as in docs/exporting.md, and what it asks of the encoding.
+    encoding = pickle.loads(pickle.dumps(library.Encoding("superbpe", **tiktoken.export(tokenizer))))
+    assert [encoding.encode_single_token(string) for string in NANOCHAT] == [*tokenizer.special_tokens.values()]
+    assert encoding.encode_ordinary_batch(documents) == [tokenizer.encode_ordinary(text) for text in documents]
+    lengths = [len(encoding.decode_single_token_bytes(i)) for i in tokenizer.ordinary_ids().tolist()]
+    assert lengths == tokenizer.token_byte_lengths()[tokenizer.ordinary_ids()].tolist()
+    assert encoding.n_vocab == tokenizer.vocab_size
+
+
+def test_nothing_is_said_about_tokenizers_of_other_software(tmp_path):
+    pytest.importorskip("tokenizers")
+    path = other_tokenizers.write(tmp_path, "lowercased_bytes")
+    assert opens_in(load_pretrained(path).tokenizer) == []
