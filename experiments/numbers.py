@@ -1,6 +1,11 @@
-"""Numbers as text: SI prefixes, percent, signs, durations."""
+"""Numbers as text, and sizes in text as numbers: SI prefixes, percent, signs, durations."""
 
 from __future__ import annotations
+
+import re
+
+_UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT])B?\b", re.IGNORECASE)
 
 
 def si(value: float, digits: int = 3) -> str:
@@ -55,3 +60,12 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def with_sizes(text: str) -> str:
+    """Replace all sizes with a unit by numbers: of bytes, or of tokens.
+
+    >>> with_sizes("2GB,32k,[500 kB]")
+    '2000000000,32000,[500000]'
+    """
+    return _SIZE.sub(lambda found: str(round(float(found[1].replace("_", "")) * _UNITS[found[2].upper()])), text)

@@ -9,14 +9,14 @@ import threading
 import time
 from collections import deque
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import rich.table
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.status import Status
-from rich.table import Table
 from rich.text import Text
 
 from experiments.characters import harmless, visible
@@ -78,28 +78,34 @@ def line(text: object, style: str = "") -> Text:
     return Text(text if isinstance(text, Lines) else visible(without_credentials(text)), style=style)
 
 
-def print_table(
-    title: str,
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    text: Collection[int] = (0,),
-    to: Console = console,
-) -> None:
-    """Print a table whose words are never broken; one that is too wide for the terminal becomes a list.
+class Table(NamedTuple):
+    """A table of a page or of the terminal; further `Lines` of a cell are remarks.
 
-    Args:
+    Attributes:
         title: Title.
         header: Names of the columns.
         rows: Cells of each row.
         text: Columns of text, which are left-aligned; the others are right-aligned.
-        to: Where to print.
     """
-    header, *rows = ([line(cell).plain for cell in row] for row in (header, *rows))
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    text: Collection[int] = (0,)
+
+    def cut(self, rows: int | None = None, columns: int | None = None) -> Table:
+        """The first rows and columns; None for all of them."""
+        return self._replace(header=self.header[:columns], rows=[row[:columns] for row in self.rows[:rows]])
+
+
+def print_table(table: Table, to: Console = console) -> None:
+    """Print a table whose words are never broken; one that is too wide for the terminal becomes a list."""
+    header, *rows = ([line(cell).plain for cell in row] for row in (table.header, *table.rows))
     columns = list(zip(header, *rows, strict=True))
     least = [max((cell_len(word) for cell in cells for word in cell.split()), default=0) for cells in columns]
     wanted = [max(map(cell_len, "\n".join(cells).split("\n"))) - n for cells, n in zip(columns, least, strict=True)]
     spare = to.width - sum(least) - 2 * len(header)
-    to.print(line(title, "bold"), soft_wrap=True)  # it may be a command, to be copied
+    to.print(line(table.title, "bold"), soft_wrap=True)  # it may be a command, to be copied
     if spare < 0:
         lines = []
         for row in rows:
@@ -115,12 +121,12 @@ def print_table(
         more = min(wanted[i], spare // (len(header) - place))
         widths[i], spare = widths[i] + more, spare - more
     # Names may contain brackets, which are markup in plain strings.
-    table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    drawn = rich.table.Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for i, name in enumerate(header):
-        table.add_column(Text(name), justify="left" if i in text else "right", width=widths[i])
+        drawn.add_column(Text(name), justify="left" if i in table.text else "right", width=widths[i])
     for row in rows:
-        table.add_row(*map(Text, row))
-    to.print(table)
+        drawn.add_row(*map(Text, row))
+    to.print(drawn)
 
 
 class Pace:
@@ -240,9 +246,14 @@ class Reporter:
             self._console.print(text, soft_wrap=True)
             self.detail(text.plain)
 
-    def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
-        """Print a table with the first column left-aligned. Print nothing if lines have a prefix."""
-        for text in [title, *(" | ".join(row) for row in (header, *rows))]:
+    def table(self, table: Table) -> None:
+        """Print a table. Print nothing if lines have a prefix."""
+        for text in [table.title, *(" | ".join(row) for row in (table.header, *table.rows))]:
             self.detail(visible(text))
         if not self._prefix:
-            print_table(title, header, rows, to=self._console)
+            print_table(table, self._console)
+
+
+def quiet() -> Reporter:
+    """A reporter that shows nothing; errors and warnings are those of Python."""
+    return Reporter(_HarmlessConsole(quiet=True))

@@ -105,7 +105,7 @@ def agreement(expected: Sequence[str], actual: Sequence[str]) -> int:
 
 def print_table(title: str, rows: Sequence[Mapping[str, str]], caption: str) -> None:
     """Print a table of rows with the same columns, of which the first is left-aligned."""
-    progress.print_table(title, list(rows[0]), [list(row.values()) for row in rows])
+    progress.print_table(progress.Table(title, list(rows[0]), [list(row.values()) for row in rows]))
     progress.console.print(f"{os.cpu_count()} cores; {caption}")
 
 

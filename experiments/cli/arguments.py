@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from experiments.cli.console import complain, exit_code
+from experiments.numbers import with_sizes
 from experiments.progress import console, line
 from experiments.shell import operand
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, did_you_mean, listed
+from tokenizer.files import shown
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
@@ -32,8 +34,6 @@ TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json"
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 TEXT = "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet; s3://, gs://, hf://datasets/, https://"
 _READING = {"format": None, "field": "text", "separator": None, "on_invalid_utf8": "error", "on_error": "error"}
-_UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT])B?\b", re.IGNORECASE)
 
 
 class Parser(argparse.ArgumentParser):
@@ -96,15 +96,6 @@ def size(text: str) -> int:
     if not re.fullmatch(r"[1-9][\d_]*", number := with_sizes(text.strip())) or int(number) < 1000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it with its unit, as in 400MB, 10GB, 2TB")
     return int(number)
-
-
-def with_sizes(text: str) -> str:
-    """Replace all sizes with a unit by numbers: of bytes, or of tokens.
-
-    >>> with_sizes("2GB,32k,[500 kB]")
-    '2000000000,32000,[500000]'
-    """
-    return _SIZE.sub(lambda found: str(round(float(found[1].replace("_", "")) * _UNITS[found[2].upper()])), text)
 
 
 def whole(least: int = 1, most: int | None = None) -> Callable[[str], int]:
@@ -195,6 +186,14 @@ def add_text_settings(options: argparse._ActionsContainer) -> None:
     )  # fmt: skip
 
 
+def add_deployment(options: argparse.ArgumentParser) -> None:
+    """Add `--deployment`, whose words `experiments.fertility.measures.deployment` reads."""
+    options.add_argument(
+        "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
+        help="model to price serving for: a preset of `deployment` and its other settings (dense-8b)",
+    )  # fmt: skip
+
+
 def add_threads(options: argparse.ArgumentParser) -> None:
     """Add `--threads`."""
     options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (all cores)")
@@ -212,6 +211,29 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
 
     read = {name: getattr(arguments, name) for name in _READING}
     return Corpus(CorpusConfig(paths=list(paths), **read, **settings))
+
+
+def open_sources(arguments: argparse.Namespace, entries: Sequence[str], **settings: Any) -> Corpus:
+    """Return the documents of entries PATH or NAME=PATH, of which NAME is the source.
+
+    Args:
+        arguments: Those of `add_text_settings`, and `source_field`.
+        entries: The entries.
+        settings: Further settings of `CorpusConfig`.
+
+    Raises:
+        UserError: Two texts have the same name, or a path names no text.
+    """
+    settings["source_field"] = arguments.source_field
+    if not any(name for name, _ in map(named, entries)):
+        return open_text(arguments, entries, **settings)
+    sources: dict[str, str] = {}
+    for entry in entries:
+        name, path = named(entry)
+        name = name or Path(shown(path)).name
+        if sources.setdefault(name, path) != path:
+            raise UserError(f"two texts are called {name!r}; write another NAME={path}")
+    return open_text(arguments, [], sources=sources, **settings)
 
 
 def text_options(arguments: argparse.Namespace, paths: Sequence[str]) -> list[str]:

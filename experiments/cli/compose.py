@@ -20,9 +20,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.arms import check_arms, check_name, preset_settings
-from experiments.cli.arguments import with_sizes
 from experiments.config import BUDGETS, ArmConfig, Config, schema, storable
 from experiments.logging.tracking import LOGGERS, check_installed
+from experiments.numbers import with_sizes
 from experiments.shell import setting
 from superbpe.rules import PRESETS
 from tokenizer.errors import UserError, check_choice, check_whole, did_you_mean

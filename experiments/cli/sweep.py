@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import finish
 from experiments.numbers import duration, signed
-from experiments.progress import console, line, print_table, stderr
+from experiments.progress import Table, console, line, print_table, stderr
 from experiments.store import records
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json
@@ -97,7 +97,7 @@ def _print_cells(cells: Sequence[Record]) -> None:
             rows.append([*([""] * len(settings) if place else settings), arm.label, *measured])
     last = [key.rpartition(".")[2] for key in keys]
     names = [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
-    print_table("Sweep", ["", *names, "", *numbers], rows, text=range(len(keys) + 2))
+    print_table(Table("Sweep", ["", *names, "", *numbers], rows, text=range(len(keys) + 2)))
     for reason in dict.fromkeys(arm.withheld for arm in arms if arm.withheld):
         console.print(line(f"no verdict about the tokenizers: {reason}"), soft_wrap=True)
     for cell in (cell for cell in cells if cell.report):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.cli.arguments import Parser, out_folder, whole
 from experiments.cli.console import finish
 from experiments.numbers import percent
-from experiments.progress import Reporter, console
+from experiments.progress import Reporter, Table, console
 from experiments.store.trained_models import Saved, find_models, load_models, open_model
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, did_you_mean
@@ -220,4 +220,4 @@ def _show(results: dict[str, Any]) -> None:
         straddles.setdefault(row["task"], {})[row["model"]] = percent(row["straddle_share"])
     table = [[task, metric, *cells] for (task, metric), cells in values.items()]
     table += [[task, "straddles", *(shares[label] for label in labels)] for task, shares in straddles.items()]
-    Reporter(console).table("Downstream, scored by bytes", ["task", "metric", *labels], table)
+    Reporter(console).table(Table("Downstream, scored by bytes", ["task", "metric", *labels], table))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from experiments.cli.arguments import Parser
 from experiments.cli.console import finish
 from experiments.numbers import duration, si
-from experiments.progress import Lines, Reporter, console, line, print_table, stderr
+from experiments.progress import Lines, Reporter, Table, console, line, print_table, stderr
 from experiments.store import inventory, records
 from experiments.store.artifacts import Store
 from experiments.store.inventory import DAMAGED, UNFINISHED, WHOLE, Item
@@ -83,7 +83,7 @@ def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
         started = min(item.manifest.made for item in group).replace("T", " ")[:16] or "unfinished"
         rows = [_cells(item, labels.get(item.name, ())) for item in group]
         header = ["artifact", "took", "disk", "memory", *(["state"] if any(row[4] for row in rows) else [])]
-        print_table(f"{started}  {typed}", header, [row[: len(header)] for row in rows], text=(0, 4))
+        print_table(Table(f"{started}  {typed}", header, rows, text=(0, 4)).cut(columns=len(header)))
         for item in group:
             if item.note:
                 console.print(line(f"{item.name}: {item.note}", "yellow"), soft_wrap=True)

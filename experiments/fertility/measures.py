@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.cli.arguments import with_sizes
 from experiments.fertility.tallies import ALL, by_text
+from experiments.numbers import with_sizes
 from experiments.store.manifest import command_line
-from lm.evaluate.deployment import Deployment, serving_cost
+from lm.evaluate.deployment import Deployment, ServingCost, serving_cost
 from lm.evaluate.significance import Ratio
 from superbpe.inspection.measures import renyi_entropy
 from tokenizer.errors import UserError, did_you_mean
+from tokenizer.external.load import Pretrained
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from importlib.resources.abc import Traversable
 
     from numpy.typing import NDArray
 
     from experiments.fertility.tallies import Documents, Group, Tally
     from tokenizer import Corpus
+    from tokenizer.interface import TokenizerLike
 
 ALPHA, CONFIDENCE = 2.5, 0.95
 LEAST_DOCUMENTS = 10
 """Fewer documents get no interval."""
-
-
-def add_deployment(options: argparse.ArgumentParser) -> None:
-    """Add `--deployment`, whose words `deployment` reads."""
-    options.add_argument(
-        "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
-        help="model to price serving for: a preset of `deployment` and its other settings (dense-8b)",
-    )  # fmt: skip
 
 
 def deployments() -> dict[str, Traversable]:
@@ -71,33 +64,134 @@ def deployment(words: Sequence[str]) -> Deployment:
     return Deployment(**settings)
 
 
-def report(
-    arguments: argparse.Namespace, text: Corpus, documents: Documents, reference: str, deployed: Deployment
-) -> dict[str, Any]:
-    """The part of the numbers, as JSON, that does not depend on the tokenizers.
+class Measure(NamedTuple):
+    """A ratio, and the ends of its interval; None where they are undefined."""
 
-    Args:
-        arguments: Those of the command.
-        text: The text that the user named.
-        documents: The measured documents.
-        reference: Name of the tokenizer with which the others are compared.
-        deployed: The model whose serving is priced.
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    def save(self, name: str) -> dict[str, float | None]:
+        """Entries of the JSON: the ratio under this name, and the ends of its interval."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Measures of a tokenizer on a group of documents: totals over the documents, divided once.
+
+    Attributes:
+        tokenizer: Name of the tokenizer.
+        by: How documents are grouped: `all`, `kind`, `source` or `script`.
+        group: Name of the group.
+        documents: Number of documents.
+        bytes: Bytes of text.
+        words: Whitespace-separated words.
+        tokens: Number of tokens.
+        bytes_per_token: Compression.
+        tokens_per_word: Fertility.
+        parity: Tokens divided by the reference's tokens of the same documents.
+        vocabulary: Number of ordinary tokens, without special tokens and unused ids.
+        used: Number of these that occur; None unless the group is all text.
+        renyi_efficiency: Rényi entropy of the token distribution over log2(vocabulary) (Zouhar et al. 2023); None
+            unless the group is all text.
+        changed_documents: Documents that decode to another text.
+        lost_bytes: Bytes that no token stands for, or only the unknown token.
+        in_training_bytes: Bytes of documents that are also in the training text; None if that is unknown.
+        cost: Cost of serving per byte of text; None without tokens.
     """
+
+    tokenizer: str
+    by: str
+    group: str
+    documents: int
+    bytes: int
+    words: int
+    tokens: int
+    bytes_per_token: Measure
+    tokens_per_word: Measure
+    parity: Measure
+    vocabulary: int
+    used: int | None
+    renyi_efficiency: float | None
+    changed_documents: int
+    lost_bytes: int
+    in_training_bytes: int | None
+    cost: ServingCost | None
+
+    def save(self) -> dict[str, Any]:
+        """The row as JSON."""
+        values: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            values |= value.save(name) if isinstance(value, Measure) else {name: value}
+        cost: ServingCost | None = values.pop("cost")
+        for phase in ("prefill", "decode"):
+            for unit in ("flops", "seconds"):
+                of_phase = getattr(cost, phase, None)
+                values[f"{phase}_{unit}_per_byte"] = getattr(of_phase, f"{unit}_per_byte", None)
+        values["cache_bytes_per_byte"] = None if cost is None else cost.cache_bytes_per_byte
+        return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredText:
+    """The text on which tokenizers are measured: its files, and its size in documents, bytes and words."""
+
+    files: Sequence[str]
+    documents: int
+    bytes: int
+    words: int
+
+    @classmethod
+    def of(cls, text: Corpus, documents: Documents) -> MeasuredText:
+        """The text that the user named, of which these documents are measured."""
+        return cls(
+            files=[str(path) for path, _ in text.files],
+            documents=len(documents),
+            bytes=int(documents.n_bytes.sum()),
+            words=int(documents.n_words.sum()),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Tokenizers measured on a text.
+
+    Attributes:
+        reference: Name of the tokenizer with which the others are compared.
+        text: The text.
+        deployment: The model whose serving is priced.
+        deployment_name: How the user named it.
+        alpha: Order of the Rényi entropy.
+        rows: A row for each tokenizer and group of documents.
+    """
+
+    reference: str
+    text: MeasuredText
+    deployment: Deployment
+    deployment_name: str
+    alpha: float = ALPHA
+    rows: Sequence[Row]
+
+    def save(self) -> dict[str, Any]:
+        """The numbers of the page, as JSON."""
+        return {
+            "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "command": command_line(),
+            "reference": self.reference,
+            "alpha": self.alpha,
+            "confidence": CONFIDENCE,
+            "least_documents": LEAST_DOCUMENTS,
+            "text": asdict(self.text),
+            "deployment": {"name": self.deployment_name, **asdict(self.deployment)},
+            "rows": [row.save() for row in self.rows],
+        }
+
+
+def loaded(tokenizers: Mapping[str, Pretrained | TokenizerLike]) -> dict[str, Pretrained]:
+    """The tokenizers with their origin, which is empty for those that are not loaded from a place."""
     return {
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": command_line(),
-        "reference": reference,
-        "alpha": getattr(arguments, "alpha", ALPHA),
-        "confidence": CONFIDENCE,
-        "least_documents": LEAST_DOCUMENTS,
-        "text": {
-            "files": [str(path) for path, _ in text.files],
-            "documents": len(documents),
-            "bytes": int(documents.n_bytes.sum()),
-            "words": int(documents.n_words.sum()),
-        },
-        "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
-        "rows": [],
+        name: one if isinstance(one, Pretrained) else Pretrained(one, "", None, ()) for name, one in tokenizers.items()
     }
 
 
@@ -110,7 +204,7 @@ def rows(
     alpha: float = ALPHA,
     deployed: Deployment,
     in_training: NDArray[np.bool_] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Measure a tokenizer on every group.
 
     Args:
@@ -123,68 +217,48 @@ def rows(
         in_training: bool[n_documents], whether a document is in its training text; None if that is unknown.
 
     Returns:
-        A row for each group, as JSON: totals over its documents, divided once. `bytes_per_token` (compression),
-        `tokens_per_word` (fertility; words are separated by white space) and `parity` (tokens divided by the
-        reference's tokens of the same documents) have intervals, `…_low` and `…_high`; they are None if they are
-        undefined. `vocabulary` is the number of ordinary tokens, without special tokens and unused ids; `used` are
-        those that occur, and `renyi_efficiency` is the Rényi entropy of the token distribution over log2(vocabulary)
-        (Zouhar et al. 2023), both for all text only. `lost_bytes` are bytes that no token stands for, or only the
-        unknown token. The cost of serving is FLOPs and seconds per byte of text that is read (`prefill_…`) and
-        decoded (`decode_…`), and bytes of the KV cache per byte of text; None without tokens.
+        A row for each group that has measured documents.
     """
     ordinary = tally.tokenizer.ordinary_ids()
     efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(ordinary), 2)) if tally.counts.any() else 0.0
 
-    def row(group: Group) -> dict[str, Any]:
+    def row(group: Group) -> Row:
         chosen, whole = group.documents[tally.measured[group.documents]], group.by == ALL
-        sizes, words, tokens = documents.n_bytes[chosen], documents.n_words[chosen], tally.tokens[chosen]
+        hashes, sizes = documents.hashes[chosen], documents.n_bytes[chosen]
+        words, tokens = documents.n_words[chosen], tally.tokens[chosen]
         common = chosen[reference.measured[chosen]]
-        ratios = {
-            "bytes_per_token": ratio(*by_text(documents.hashes[chosen], sizes, tokens)),
-            "tokens_per_word": ratio(*by_text(documents.hashes[chosen], tokens, words)),
-            "parity": ratio(*by_text(documents.hashes[common], tally.tokens[common], reference.tokens[common])),
-        }
         n_bytes, n_tokens = int(sizes.sum()), int(tokens.sum())
         cost = serving_cost(deployed, vocab_size=tally.tokenizer.vocab_size, tokens_per_byte=max(n_tokens, 1) / n_bytes)
-        prices = {
-            f"{phase}_{measure}_per_byte": getattr(getattr(cost, phase), f"{measure}_per_byte")
-            for phase in ("prefill", "decode")
-            for measure in ("flops", "seconds")
-        } | {"cache_bytes_per_byte": cost.cache_bytes_per_byte}
-        return {
-            "tokenizer": name,
-            "by": group.by,
-            "group": group.name,
-            "documents": len(chosen),
-            "bytes": n_bytes,
-            "words": int(words.sum()),
-            "tokens": n_tokens,
-            **{
-                f"{key}{end}": x
-                for key, ends in ratios.items()
-                for end, x in zip(("", "_low", "_high"), ends, strict=True)
-            },
-            "vocabulary": len(ordinary),
-            "used": int(np.count_nonzero(tally.counts[ordinary])) if whole else None,
-            "renyi_efficiency": efficiency if whole else None,
-            "changed_documents": int(np.count_nonzero(tally.changed[chosen])),
-            "lost_bytes": int(tally.lost[chosen].sum()),
-            "in_training_bytes": None if in_training is None else int(sizes[in_training[chosen]].sum()),
-            **(prices if n_tokens else dict.fromkeys(prices)),
-        }
+        return Row(
+            tokenizer=name,
+            by=group.by,
+            group=group.name,
+            documents=len(chosen),
+            bytes=n_bytes,
+            words=int(words.sum()),
+            tokens=n_tokens,
+            bytes_per_token=ratio(*by_text(hashes, sizes, tokens)),
+            tokens_per_word=ratio(*by_text(hashes, tokens, words)),
+            parity=ratio(*by_text(documents.hashes[common], tally.tokens[common], reference.tokens[common])),
+            vocabulary=len(ordinary),
+            used=int(np.count_nonzero(tally.counts[ordinary])) if whole else None,
+            renyi_efficiency=efficiency if whole else None,
+            changed_documents=int(np.count_nonzero(tally.changed[chosen])),
+            lost_bytes=int(tally.lost[chosen].sum()),
+            in_training_bytes=None if in_training is None else int(sizes[in_training[chosen]].sum()),
+            cost=cost if n_tokens else None,
+        )
 
     return [row(group) for group in documents.groups if tally.measured[group.documents].any()]
 
 
-def ratio(
-    numerators: NDArray[np.float64], denominators: NDArray[np.float64]
-) -> tuple[float | None, float | None, float | None]:
-    """Ratio of totals over texts, and the ends of its interval; None if they are undefined.
+def ratio(numerators: NDArray[np.float64], denominators: NDArray[np.float64]) -> Measure:
+    """Ratio of totals over texts, and its interval.
 
     If both are counts of tokens, the interval is paired, since they are of the same documents.
     """
     if not denominators.any():
-        return None, None, None
+        return Measure(None)
     measured = Ratio.of(numerators[None], denominators)
     interval = measured.known_interval(CONFIDENCE) if len(numerators) >= LEAST_DOCUMENTS else None
-    return int(numerators.sum()) / int(denominators.sum()), *(interval or (None, None))
+    return Measure(int(numerators.sum()) / int(denominators.sum()), *(interval or (None, None)))

@@ -6,26 +6,23 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.cli.arguments import named, open_text
 from lm.data.survey import survey
 from lm.evaluate.bits_per_byte import sampling_units
-from tokenizer import Batch, Corpus
+from tokenizer import Batch
 from tokenizer.errors import UserError, listed
 from tokenizer.external.tokenizer import ExternalTokenizer
-from tokenizer.files import shown
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from tokenizer import Corpus
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
@@ -61,29 +58,6 @@ class Documents:
 
     def __len__(self) -> int:
         return len(self.n_bytes)
-
-
-def text_of(arguments: argparse.Namespace, entries: Sequence[str], **settings: Any) -> Corpus:
-    """The text of entries PATH or NAME=PATH, of which NAME is the source.
-
-    Args:
-        arguments: Those of `add_text_settings`, and `source_field`.
-        entries: The entries.
-        settings: Further settings of `CorpusConfig`.
-
-    Raises:
-        UserError: Two texts have the same name, or a path names no text.
-    """
-    settings["source_field"] = arguments.source_field
-    if not any(name for name, _ in map(named, entries)):
-        return open_text(arguments, entries, **settings)
-    sources: dict[str, str] = {}
-    for entry in entries:
-        name, path = named(entry)
-        name = name or Path(shown(path)).name
-        if sources.setdefault(name, path) != path:
-            raise UserError(f"two texts are called {name!r}; write another NAME={path}")
-    return open_text(arguments, [], sources=sources, **settings)
 
 
 def read(text: Corpus, progress: Progress | None = None, most_sources: int = MOST_SOURCES) -> Documents:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.numbers import signed
+from experiments.progress import Table
 from lm.evaluate.comparison import enough
 from lm.evaluate.perturbations import SHARE
 from lm.evaluate.robustness import change_of_bits, change_of_tokens, perturb
@@ -62,7 +63,7 @@ def measure(result: Findings, out: Path, reporter: Reporter, *, documents: int) 
         "rows": rows,
     }
     write_json(out / NUMBERS, report)
-    reporter.table(f"Change under perturbations, {counted(len(texts), 'document')}", *table(rows))
+    reporter.table(table(rows, len(texts)))
 
 
 def _row(version: Perturbed, arm: ScoredArm, chosen: NDArray[np.bool_], texts: list[str]) -> dict[str, Any]:
@@ -129,8 +130,8 @@ def _score(arm: ScoredArm, seed: int, texts: list[str]) -> tuple[Evaluation, Tex
         return load_and_evaluate(arm.lms[seed].path, shards, lengths, config, device="auto")[1], shards.text_loss
 
 
-def table(measured: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table in the terminal."""
+def table(measured: list[dict[str, Any]], n_documents: int) -> Table:
+    """The table in the terminal."""
     header = ["", "tokenizer", "tokens", "bits per original byte", "interval", "text lost"]
     rows, last = [], ""
     for row in measured:
@@ -139,4 +140,4 @@ def table(measured: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
         cells = [name, row["tokenizer"], f"{signed(100 * row['tokens'], 1)} %", signed(row["bits"]), interval]
         rows.append([*cells, row["text_lost"]])
         last = row["title"]
-    return header, rows
+    return Table(f"Change under perturbations, {counted(n_documents, 'document')}", header, rows)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from experiments.findings import answer
 from experiments.findings.verdict import BUDGETS, at_scale_of, detail, verdict
 from experiments.numbers import percent_change, si
-from experiments.progress import Lines
+from experiments.progress import Lines, Table
 from experiments.stages.contamination import sentence
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def show_fertility(context: Context, arms: Sequence[tuple[str, ShardsFolder]]) -
         for label, heldout in arms
     ]
     if len(rows) > 1:
-        columns = ["", "bytes per token", f"tokens against {arms[0][0]}"]
-        context.reporter.table("Held-out bytes per token", columns, rows)
+        header = ["", "bytes per token", f"tokens against {arms[0][0]}"]
+        context.reporter.table(Table("Held-out bytes per token", header, rows))
 
 
 def show_sizes(context: Context, results: Mapping[int, Findings]) -> None:
@@ -42,7 +42,8 @@ def show_sizes(context: Context, results: Mapping[int, Findings]) -> None:
         for size, result in results.items()
     ]
     labels = next(iter(results.values())).labels
-    context.reporter.table("Held-out bits per byte by size, at the largest budget", ["", *labels, "verdict"], rows)
+    title = "Held-out bits per byte by size, at the largest budget"
+    context.reporter.table(Table(title, ["", *labels, "verdict"], rows))
 
 
 def show_result(context: Context, result: Findings, mode: str, *, last: bool = True) -> None:
@@ -77,14 +78,14 @@ def show_result(context: Context, result: Findings, mode: str, *, last: bool = T
 def show_tables(reporter: Reporter, title: str, result: Findings) -> None:
     """Print the answer by kind of text, what training compute is worth, and the main numbers."""
     if len(result.arms) > 1:
-        reporter.table(title, *answer.table(result))
+        reporter.table(Table(title, *answer.table(result)))
         for sentence in answer.exchange_sentences(result):
             reporter.say(sentence)
-    reporter.table("Models" if len(result.arms) > 1 else title, *result_table(result))
+    reporter.table(_main_numbers("Models" if len(result.arms) > 1 else title, result))
 
 
-def result_table(result: Findings) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the main numbers, one row per tokenizer; the page has all others."""
+def _main_numbers(title: str, result: Findings) -> Table:
+    """The main numbers, one row per tokenizer; the page has all others."""
     columns = ["", "vocabulary", "bytes per token", "bits per byte", "training FLOPs", "inference FLOPs per byte"]
     read = [arm.lm.contents.summary.bytes for arm in result.arms]
     differ = max(read) > 1.01 * min(read)
@@ -105,4 +106,4 @@ def result_table(result: Findings) -> tuple[list[str], list[list[str]]]:
         if differ:
             row.append(f"{si(arm.lm.contents.summary.bytes)}B")
         rows.append(row)
-    return columns, rows
+    return Table(title, columns, rows)

@@ -10,9 +10,9 @@ import altair as alt
 
 from experiments.fertility.choosing import CHEAPEST
 from experiments.numbers import si
-from experiments.progress import Lines
+from experiments.progress import Lines, Table
 from experiments.report import page
-from experiments.report.fertility_page import Table, premium
+from experiments.report.fertility_page import premium
 from experiments.report.figures import Figure, colour, data, shape, spec, vocabulary_axis
 from experiments.shell import command_text
 from tokenizer.errors import counted, listed

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from experiments.findings.verdict import loses_text
 from experiments.numbers import percent, percent_change, si, signed
-from experiments.progress import Lines
+from experiments.progress import Lines, Table
 from experiments.report import charts, page
 from experiments.report.figures import Figure
 from tokenizer.errors import counted, listed
@@ -27,14 +27,6 @@ SERVING = {
     "cache_bytes_per_byte": "KV cache: bytes per byte",
 }
 """Measures of the cost of serving, and their names."""
-
-
-class Table(NamedTuple):
-    """A table of the page and of the terminal; further `Lines` of a cell are remarks."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
 
 
 def render(report: Mapping[str, Any]) -> str:

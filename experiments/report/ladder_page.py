@@ -14,6 +14,7 @@ import altair as alt
 
 from experiments.fertility.measures import deployment, deployments
 from experiments.findings.verdict import ANSWERS, change_text, flops_text, worth_headline
+from experiments.progress import Table
 from experiments.report import page
 from experiments.report.figures import Figure, colour, data, shape, spec
 from experiments.shell import command_text
@@ -178,17 +179,18 @@ def _gap_chart(rows: Sequence[Mapping[str, Any]], among: Sequence[str]) -> dict[
     return spec(zero + whisker + lines, rows=rows, zero=[{"value": 0}])
 
 
-def loss_table(numbers: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of bits per byte by budget."""
-    columns = ["training FLOPs", *(flops_text(flops) for flops in numbers["arms"][0]["spent"])]
-    return columns, [[arm["name"], *(f"{bits:.4f}" for bits in arm["bits_per_byte"])] for arm in numbers["arms"]]
+def loss_table(numbers: Mapping[str, Any]) -> Table:
+    """Bits per byte by budget."""
+    header = ["training FLOPs", *(flops_text(flops) for flops in numbers["arms"][0]["spent"])]
+    rows = [[arm["name"], *(f"{bits:.4f}" for bits in arm["bits_per_byte"])] for arm in numbers["arms"]]
+    return Table("Held-out bits per byte by budget", header, rows)
 
 
-def compute_table(numbers: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of training FLOPs by budget: those spent, and those of the deployed model on the same text."""
-    columns, rows = ["spent / as if deployed", *loss_table(numbers)[0][1:]], []
+def compute_table(numbers: Mapping[str, Any]) -> Table:
+    """Training FLOPs by budget: those spent, and those of the deployed model on the same text."""
+    header, rows = ["spent / as if deployed", *loss_table(numbers).header[1:]], []
     for arm in numbers["arms"]:
         if arm["spent"] != arm["deployed_flops"]:
             pairs = zip(arm["spent"], arm["deployed_flops"], strict=True)
             rows.append([arm["name"], *(f"{flops_text(one)} / {flops_text(two)}" for one, two in pairs)])
-    return columns, rows
+    return Table("Training FLOPs", header, rows)

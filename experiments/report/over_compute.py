@@ -328,7 +328,7 @@ def _write(
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / NUMBERS, numbers)
     write_whole(out / PAGE, ladder_page.render(numbers, compared))
-    reporter.table("Held-out bits per byte by budget", *ladder_page.loss_table(numbers))
+    reporter.table(ladder_page.loss_table(numbers))
     for gap in numbers["gaps"]:
         for statement in gap["statements"]:
             reporter.say(f"{gap['arm']} against {gap['reference']}: {statement}.")

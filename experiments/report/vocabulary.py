@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.progress import Table
 from experiments.store.manifest import command_line
 from superbpe.inspection import measures, tokens
 from superbpe.inspection.tokens import KINDS
@@ -92,8 +93,8 @@ def gather(sides: Sequence[Side], text: str | None) -> dict[str, Any]:
     }
 
 
-def numbers(report: dict[str, Any]) -> list[list[str]]:
-    """The numbers of all tokenizers as rows of a table, for the page and the terminal."""
+def numbers(report: dict[str, Any]) -> Table:
+    """The numbers of all tokenizers, for the page and the terminal."""
     rows = report["tokenizers"]
 
     def line(title: str, key: str, form: str = ",", of: str = "") -> list[str]:
@@ -131,7 +132,8 @@ def numbers(report: dict[str, Any]) -> list[list[str]]:
             ("share of parts of characters among the tokens", "partial_tokens", ".2e"),
         ):
             lines.append(line(title, key, form, "on_text"))
-    return lines
+    measured = f", measured on {report['text']}" if report["text"] else ""
+    return Table(report["title"] + measured, ["", *(row["label"] for row in rows)], lines)
 
 
 def table(one: Side, others: Sequence[Side]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from experiments.numbers import duration, si
-from experiments.progress import Lines, Reporter
+from experiments.progress import Lines, Reporter, Table
 
 
 def test_numbers_and_times_are_short():
@@ -73,7 +73,7 @@ ARMS = [
 
 def shown(header, rows, width=80):
     out = io.StringIO()
-    Reporter(Console(file=out, width=width)).table("Held-out text", header, rows)
+    Reporter(Console(file=out, width=width)).table(Table("Held-out text", header, rows))
     return out.getvalue()
 
 

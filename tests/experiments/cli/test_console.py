@@ -11,7 +11,7 @@ from rich.console import Console
 
 from experiments.cli import console as module
 from experiments.cli.sweep import summarize
-from experiments.progress import Lines, Reporter
+from experiments.progress import Lines, Reporter, Table
 from experiments.store.records import Record
 from tests.experiments.test_shell import hostile
 from tokenizer.errors import UserError
@@ -63,7 +63,7 @@ def test_names_reach_the_terminal_as_visible_text(part, capsys, tmp_path, caplog
             reporter.say(name)
             reporter.line(name, fresh=True, seconds=1, artifact=name, what=name)
             for width in (1, 50):
-                reporter.table(name, [name, Lines(name, "b")], [[name, Lines("b", name)]] * width)
+                reporter.table(Table(name, [name, Lines(name, "b")], [[name, Lines("b", name)]] * width))
         record = Record(str(tmp_path), [name], [f"{name}={name}"], 0, status="failed", error=name, command=name)
         record.sweep = str(tmp_path)
         record.save()

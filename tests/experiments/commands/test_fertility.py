@@ -70,7 +70,8 @@ def counted(tokenizers, made, threads=2, **settings):
 
 
 def measured(tally, documents, reference):
-    return measures.rows("x", tally, documents, reference, alpha=2.5, deployed=Deployment())
+    rows = measures.rows("x", tally, documents, reference, alpha=2.5, deployed=Deployment())
+    return [row.save() for row in rows]
 
 
 def test_totals_equal_those_of_the_reference_encoder(made, trained):

@@ -117,5 +117,5 @@ def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute():
     found, _ = study(arms, Assumptions(Deployment()), tolerance=0.01, confidence=0.95, equal_at=Deployment())
     numbers = describe(found, Assumptions(Deployment()))
     assert min(numbers["arms"][0]["flops"]) > 1e16 > max(numbers["arms"][0]["spent"])
-    assert loss_table(numbers)[0] == ["training FLOPs", "1e15", "1.1e15"]
+    assert loss_table(numbers).header == ["training FLOPs", "1e15", "1.1e15"]
     assert "1e15 and 1.1e15 FLOPs" in numbers["gaps"][0]["statements"][0]
