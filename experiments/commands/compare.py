@@ -18,30 +18,17 @@ With --perturb, it scores the run's models on held-out text with typing errors, 
 """
 
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from experiments.api import combine_runs, compare_runs
 from experiments.cli.arguments import Parser, named, number, out_folder, whole
 from experiments.cli.console import finish
 from experiments.progress import Reporter
-from experiments.shell import command_text
-from experiments.store import records
-from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-
-
-PAGE, NUMBERS, DIFFERENCES = "comparison.html", "comparison.json", "differences.csv"
-_WHY = {
-    "done": "it ended before a model was scored, as its --until says",
-    "running": "it is still running, or was killed",
-    "interrupted": "it was interrupted",
-    "failed": "it failed: ",
-}
-"""Why a run has no result, by its status."""
 
 
 def parser() -> Parser:
@@ -95,57 +82,28 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
-    done, others = records.finished(runs)
-    # These import Torch, which takes seconds.
-    from experiments.findings import perturbed
+    reporter = Reporter()
+    where = {"reference": arguments.reference, "artifacts": arguments.artifacts, "tolerance": arguments.tolerance}
+    if arguments.perturb:
+        combined = combine_runs(runs, **where)
+        from experiments.findings import perturbed  # imports Torch, which takes seconds
+
+        perturbed.measure(combined.result, out, reporter, documents=arguments.documents)
+        _finish(reporter, combined.notes, out / perturbed.NUMBERS, then=["compare", runs[0]])
+        return
+    found = compare_runs(runs, **where, downstream=arguments.downstream, out=out)
     from experiments.findings.next_step import Step
     from experiments.findings.terminal import show_tables
     from experiments.findings.verdict import detail, verdict
-    from experiments.report import combining as comparing
-    from experiments.report.artifact import provenance
-    from experiments.report.comparison_page import render
-    from experiments.report.data import gather
-    from experiments.report.figures import to_csv
-    from experiments.report.over_compute import deployment_of
-    from lm.evaluate.deployment import Deployment
 
-    reporter = Reporter()
-    notes: list[str] = []
-    try:
-        deployment = deployment_of(done[0])
-    except UserError as error:  # it may be in a configuration folder of the run
-        deployment = Deployment()
-        notes.append(f"the run's own deployment, so training FLOPs if deployed are those of the default ({error})")
-    result, left_out = comparing.combine(
-        done, arguments.reference, arguments.artifacts, tolerance=arguments.tolerance, deployment=deployment
-    )
-    notes += left_out
-    notes += [f"{run.folder}: {_WHY.get(run.status, run.status)}{shorten(run.error or '', 300)}" for run in others]
-    if arguments.perturb:
-        perturbed.measure(result, out, reporter, documents=arguments.documents)
-        _finish(reporter, notes, out / perturbed.NUMBERS, then=["compare", runs[0]])
-        return
-    scores = comparing.downstream_rows(result, arguments.downstream) if arguments.downstream else []
-    # Their folders, and their commands with the values of a cell of a sweep.
-    facts = [[run.folder, f"{run.command} {command_text(run.swept)} ({run.started})"] for run in done]
-    numbers = gather(
-        result,
-        deployment=deployment,
-        command=done[0].command if len({run.command for run in done}) == 1 else "",
-        provenance=provenance(result, [], corpus=facts, config=""),
-    )
-    numbers |= {"downstream": scores, "notes": notes}
-    write_json(out / NUMBERS, numbers)
-    write_whole(out / DIFFERENCES, to_csv(numbers["differences"]))
-    write_whole(out / PAGE, render(numbers))
-    show_tables(reporter, "Held-out text", result)
-    reporter.say(verdict(result), style="bold")
-    for text in detail(result).splitlines():
+    show_tables(reporter, "Held-out text", found.result)
+    reporter.say(verdict(found.result), style="bold")
+    for text in detail(found.result).splitlines():
         reporter.say(text)
-    then = Step(**numbers["next"]).follow(reporter) if numbers["next"] else []
-    written = [out / name for name in (PAGE, NUMBERS, DIFFERENCES)]
-    several = [run.folder for run in done if run.results is not None and len(run.results.arms) > 1]
-    _finish(reporter, notes, *written, then=then or (["compare", several[0], "--perturb"] if several else []))
+    then = Step(**found.numbers["next"]).follow(reporter) if found.numbers["next"] else []
+    several = [run.folder for run in found.runs if run.results is not None and len(run.results.arms) > 1]
+    then = then or (["compare", several[0], "--perturb"] if several else [])
+    _finish(reporter, found.notes, *found.written, then=then)
 
 
 def _finish(reporter: Reporter, notes: Sequence[str], *written: Path, then: Sequence[Path | str]) -> None:

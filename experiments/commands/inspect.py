@@ -8,13 +8,10 @@ tokens. With `--history` also `merges-LABEL.parquet`, one row per merge with its
 at that size of the vocabulary.
 """
 
-import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from experiments.api import inspect_vocabulary
 from experiments.cli.arguments import (
     TOKENIZER,
     Parser,
@@ -29,24 +26,16 @@ from experiments.cli.arguments import (
     tokenizers_of,
 )
 from experiments.cli.console import finish
-from experiments.numbers import si
-from experiments.progress import print_table
-from experiments.report import vocabulary, vocabulary_page
-from experiments.report.vocabulary import Side
+from experiments.progress import Table, print_table
+from experiments.report import vocabulary
 from experiments.shell import operand
-from superbpe.inspection import history
 from tokenizer import UserError
-from tokenizer._native import Batch
 from tokenizer.corpus import embedded
-from tokenizer.corpus.seen import saw
-from tokenizer.durable import replacing, write_json, write_whole
 from tokenizer.files import shown
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
-
-    from tokenizer import Corpus
+    from collections.abc import Mapping
 
 EMBEDDED = "embedded"
 
@@ -72,34 +61,28 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.history and not arguments.text:
         raise UserError("--history needs a text on which merges are counted; add --text FILE")
     paths = tokenizers_of([arguments.tokenizer, *arguments.against])
-    patterns = [pattern_of(arguments, paths, name) for name in paths]
-    tokenizers = [open_exact(path, pattern=pattern) for path, pattern in zip(paths.values(), patterns, strict=True)]
-    with out_folder(arguments.out):
+    patterns = {name: pattern_of(arguments, paths, name) for name in paths}
+    tokenizers = {name: open_exact(path, pattern=patterns[name]) for name, path in paths.items()}
+    with out_folder(arguments.out) as out:
         corpus = open_text(arguments, arguments.text) if arguments.text and EMBEDDED not in arguments.text else None
-        batches = _embedded(arguments) if corpus is None else _shares(corpus, arguments.max_bytes)
-        sides = [
-            vocabulary.side(label, path, tokenizer, batches, alpha=arguments.alpha)
-            for (label, path), tokenizer in zip(paths.items(), tokenizers, strict=True)
-        ]
-        measured, text = sides[0].measured, ", ".join(map(shown, arguments.text))
-        if measured is not None and measured.bytes >= arguments.max_bytes:
-            text += f", of which {si(measured.bytes)}B, a share of each file (--max-bytes)"
-        if batches:
-            hashes = np.concatenate([batch.hashes() for batch in batches])
-            answers = {one.label: saw(one.tokenizer, hashes, corpus) for one in sides}
-            said = [answer.sentence(label) for label, answer in answers.items() if answer.saw or answer.unknown]
-            text += f" ({'; '.join(said)})" if said else ""
-        report = vocabulary.gather(sides, text or None)
-        written = _write(arguments, report, sides)
-        _print(report)
-        if arguments.history:
-            written += _history(arguments.out, sides, batches)
-    pattern = [f"--pattern={patterns[0]}"] if patterns[0] else []
-    finish(*written, then=["export", operand(named(arguments.tokenizer)[1]), "exported", *pattern, "--to", "hf"])
+        found = inspect_vocabulary(
+            tokenizers,
+            corpus or _embedded(arguments),
+            sources=paths,
+            text_name=", ".join(map(shown, arguments.text)),
+            max_bytes=arguments.max_bytes,
+            alpha=arguments.alpha,
+            history=arguments.history,
+            out=out,
+        )
+    _print(found.numbers)
+    own = next(iter(patterns.values()))
+    pattern = [f"--pattern={own}"] if own else []
+    finish(*found.written, then=["export", operand(named(arguments.tokenizer)[1]), "exported", *pattern, "--to", "hf"])
 
 
-def _embedded(arguments: argparse.Namespace) -> list[Batch]:
-    """The embedded corpus's held-out text; empty if `--text` was not given."""
+def _embedded(arguments: argparse.Namespace) -> list[str]:
+    """Documents of the embedded corpus's held-out text; empty if `--text` was not given."""
     if not arguments.text:
         return []
     if arguments.text != [EMBEDDED]:
@@ -109,41 +92,11 @@ def _embedded(arguments: argparse.Namespace) -> list[Batch]:
         if room > 0:
             taken.append(document.text)
             room -= len(document.text.encode())
-    return [Batch.from_texts(taken)]
+    return taken
 
 
-def _shares(corpus: Corpus, max_bytes: int) -> list[Batch]:
-    """The beginning of each file, so that every file has the same share of `max_bytes`, or all of its text."""
-    batches, parts = list[Batch](), sorted(corpus.parts("all", target_bytes=0), key=lambda part: part.stored_bytes)
-    for n, part in enumerate(parts):
-        room = (max_bytes - sum(batch.n_bytes for batch in batches)) // (len(parts) - n)
-        part.config, part.skipped = replace(part.config, max_bytes=max(room, 1)), corpus.skipped
-        batches += part.batches("all")
-    corpus.report_skipped()
-    return batches or list(corpus.batches("all"))  # an error, with the reason
-
-
-def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequence[Side]) -> list[Path]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    page, numbers = arguments.out / "vocabulary.html", arguments.out / "vocabulary.json"
-    write_whole(page, vocabulary_page.render(report, sides))
-    write_json(numbers, report)
-    written = [page, numbers]
-    for one in sides:
-        path = _table_of(arguments.out, "tokens", one)
-        others = [other for other in sides if other is not one]
-        with replacing(path) as file:
-            pq.write_table(pa.table(vocabulary.table(one, others)), file, compression="zstd")
-        written.append(path)
-    return written
-
-
-def _print(report: dict[str, Any]) -> None:
-    rows = report["tokenizers"]
-    measured = f", measured on {report['text']}" if report["text"] else ""
-    print_table(report["title"] + measured, ["", *(row["label"] for row in rows)], vocabulary.numbers(report))
+def _print(report: Mapping[str, Any]) -> None:
+    print_table(vocabulary.numbers(report))
     if report["superwords"]["n"]:
         kinds = [
             [
@@ -155,24 +108,5 @@ def _print(report: dict[str, Any]) -> None:
             for kind in report["superwords"]["kinds"]
             if kind["superwords"]
         ]
-        print_table(
-            f"Superwords of {rows[0]['label']}", ["kind", "superwords", "count", "for example"], kinds, text=(0, 3)
-        )
-
-
-def _table_of(folder: Path, what: str, side: Side) -> Path:
-    return folder / f"{what}-{re.sub(r'[^A-Za-z0-9._-]+', '-', side.label).strip('-')}.parquet"
-
-
-def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> list[Path]:
-    """Write the effect of each merge on the text."""
-    import pyarrow.parquet as pq
-
-    written = []
-    for side in sides:
-        measured = history.measure(side.tokenizer, batches)
-        path = _table_of(folder, "merges", side)
-        with replacing(path) as file:
-            pq.write_table(history.merge_log(side.tokenizer, history=measured), file, compression="zstd")
-        written.append(path)
-    return written
+        title = f"Superwords of {report['tokenizers'][0]['label']}"
+        print_table(Table(title, ["kind", "superwords", "count", "for example"], kinds, text=(0, 3)))

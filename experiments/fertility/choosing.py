@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS
+from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS, Measure
 from experiments.fertility.tallies import by_text
 from experiments.numbers import percent_change, signed
 from lm.evaluate.deployment import Deployment, serving_cost
@@ -43,61 +44,126 @@ def margin(quarters: Sequence[float]) -> float:
     return max(MARGIN, 2 * float(np.std(np.log(quarters), ddof=1)))
 
 
+class Contender(NamedTuple):
+    """A tokenizer whose tokens are counted.
+
+    Attributes:
+        tally: Its tokens.
+        recipe: How it was trained, apart from the size and the transition.
+        last_count: Count of its last merge in the training text; None if that is unknown.
+        software: Software that runs it, if our core cannot.
+    """
+
+    tally: Tally
+    recipe: str
+    last_count: int | None = None
+    software: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A tokenizer with its price.
+
+    Attributes:
+        name: Its name.
+        recipe: How it was trained, apart from the size and the transition.
+        vocab_size: Size of the vocabulary.
+        superwords: Number of superwords.
+        lossy: Whether it loses some of the text.
+        relative: Cost over the reference's, of reading a byte of text and generating another. The interval is over
+            documents, paired, with 95 % for all tokenizers together; there is none for the reference, or of too few
+            documents.
+        frontier: Whether no tokenizer of at most its size is cheaper; False if it loses text.
+        documents: Number of documents on which it was measured.
+        bytes_per_token: Bytes per token of all text.
+        cache_bytes_per_byte: Bytes of the KV cache per byte of text.
+        parameters: Parameters of the embedding and the head.
+        last_count: Count of its last merge in the training text; None if that is unknown.
+        software: Software that runs it, if our core cannot.
+    """
+
+    name: str
+    recipe: str
+    vocab_size: int
+    superwords: int
+    lossy: bool
+    relative: Measure
+    frontier: bool = False
+    documents: int
+    bytes_per_token: float
+    cache_bytes_per_byte: float
+    parameters: int
+    last_count: int | None
+    software: str | None
+
+    def save(self) -> dict[str, Any]:
+        """The entry of the JSON."""
+        return {**vars(self), **self.relative.save("relative")}
+
+    @property
+    def cost(self) -> float:
+        """Cost over the reference's, to order tokenizers by."""
+        assert self.relative.value is not None
+        return self.relative.value
+
+
 def price(
-    counted: Mapping[str, Tally],
-    recipes: Mapping[str, str],
-    reference: str,
-    documents: Documents,
-    deployed: Deployment,
-) -> list[dict[str, Any]]:
+    contenders: Mapping[str, Contender], reference: str, documents: Documents, deployed: Deployment
+) -> list[Candidate]:
     """Price all tokenizers, and compare each with the reference on the documents on which both were measured.
 
     Args:
-        counted: Tokens of each tokenizer, by name.
-        recipes: How each was trained, apart from the size and the transition.
+        contenders: The tokenizers by name.
         reference: Name of one of them.
         documents: The measured documents.
         deployed: The model that is served.
-
-    Returns:
-        A row for each tokenizer, as JSON. `relative` is the cost over the reference's, of reading a byte of text and
-        generating another. Its interval, `relative_low` to `relative_high`, is over documents, paired, with 95 % for
-        all tokenizers together; None for the reference and if there are too few documents. `frontier` says whether no
-        tokenizer of at most its size is cheaper; one that loses text (`lossy`) is left out.
     """
-    base, level = counted[reference], family_level(CONFIDENCE, len(counted) - 1)
-    rows: list[dict[str, Any]] = []
-    for name, one in counted.items():
-        curves = [cost_curve(deployed, x.tokenizer.vocab_size) for x in (one, base)]
-        chosen = one.measured & base.measured
-        columns = (one.tokens[chosen], base.tokens[chosen], documents.n_bytes[chosen])
-        *numerators, n_bytes = by_text(documents.hashes[chosen], *columns)
-        ratio = Ratio.of_function(
-            lambda x, of=curves: np.log(of[0](x[0]) / of[1](x[1])),  # type: ignore[misc]
-            np.stack(numerators)[:, None],
-            n_bytes,
+    base, level = contenders[reference].tally, family_level(CONFIDENCE, len(contenders) - 1)
+    priced = []
+    for name, one in contenders.items():
+        tally, size = one.tally, one.tally.tokenizer.vocab_size
+        n_tokens, n_bytes = int(tally.tokens.sum()), int(documents.n_bytes[tally.measured].sum())
+        cost = serving_cost(deployed, vocab_size=size, tokens_per_byte=n_tokens / n_bytes)
+        priced.append(
+            Candidate(
+                name=name,
+                recipe=one.recipe,
+                vocab_size=size,
+                superwords=len(tally.tokenizer.superword_ids()),
+                lossy=bool(tally.changed.any() or tally.lost.any()),
+                relative=relative_cost(tally, base, documents, deployed, level),
+                documents=int(tally.measured.sum()),
+                bytes_per_token=n_bytes / n_tokens,
+                cache_bytes_per_byte=cost.cache_bytes_per_byte,
+                parameters=2 * deployed.hidden_size * size,
+                last_count=one.last_count,
+                software=one.software,
+            )
         )
-        interval = None if one is base or len(n_bytes) < LEAST_DOCUMENTS else ratio.known_interval(level)
-        rows.append(
-            {
-                "name": name,
-                "recipe": recipes[name],
-                "vocab_size": one.tokenizer.vocab_size,
-                "superwords": len(one.tokenizer.superword_ids()),
-                "lossy": bool(one.changed.any() or one.lost.any()),
-                "relative": float(np.exp(ratio.value)),
-                "relative_low": None if interval is None else float(np.exp(interval[0])),
-                "relative_high": None if interval is None else float(np.exp(interval[1])),
-            }
-        )
-    for row in rows:
-        rivals = [x["relative"] for x in rows if x["vocab_size"] <= row["vocab_size"] and not x["lossy"]]
-        row["frontier"] = not row["lossy"] and row["relative"] <= min(rivals)
-    return rows
+    return [replace(one, frontier=_on_frontier(one, priced)) for one in priced]
+
+
+def relative_cost(one: Tally, base: Tally, documents: Documents, deployed: Deployment, level: float) -> Measure:
+    """Cost of serving with a tokenizer over the cost with another, and its interval at this level of confidence."""
+    curves = [cost_curve(deployed, x.tokenizer.vocab_size) for x in (one, base)]
+    chosen = one.measured & base.measured
+    columns = (one.tokens[chosen], base.tokens[chosen], documents.n_bytes[chosen])
+    *numerators, n_bytes = by_text(documents.hashes[chosen], *columns)
+    ratio = Ratio.of_function(
+        lambda x: np.log(curves[0](x[0]) / curves[1](x[1])), np.stack(numerators)[:, None], n_bytes
+    )
+    interval = None if one is base or len(n_bytes) < LEAST_DOCUMENTS else ratio.known_interval(level)
+    ends = (None, None) if interval is None else (float(np.exp(interval[0])), float(np.exp(interval[1])))
+    return Measure(float(np.exp(ratio.value)), *ends)
+
+
+def _on_frontier(one: Candidate, priced: Sequence[Candidate]) -> bool:
+    rivals = [x.cost for x in priced if x.vocab_size <= one.vocab_size and not x.lossy]
+    return not one.lossy and one.cost <= min(rivals)
 
 
 def finalists(
-    priced: Sequence[Mapping[str, Any]], reference: str, least: float, existing: Collection[str] = ()
+    priced: Sequence[Candidate], reference: str, least: float, existing: Collection[str] = ()
 ) -> dict[str, str]:
     """Return the reference, the cheapest, existing tokenizers, and others that are cheaper, each with the reason.
 
@@ -110,25 +176,25 @@ def finalists(
         existing: Names of the tokenizers that the user has.
     """
     chosen = {reference: "the reference of the comparison"}
-    kept = sorted((one for one in priced if not one["lossy"]), key=lambda one: one["relative"])
-    reasons = [([one], "one of --against") for one in kept if one["name"] in existing]
-    if cheaper := [one for one in kept if (one["relative_high"] or 1) < 1 - least]:
+    kept = sorted((one for one in priced if not one.lossy), key=lambda one: one.cost)
+    reasons = [([one], "one of --against") for one in kept if one.name in existing]
+    if cheaper := [one for one in kept if (one.relative.high or 1) < 1 - least]:
         best = cheaper[0]
-        near = [one for one in cheaper if one["relative"] <= best["relative"] * (1 + _NEAR)]
-        near.sort(key=lambda one: one["vocab_size"])
-        others = [one for one in cheaper if bool(one["superwords"]) != bool(best["superwords"])]
+        near = [one for one in cheaper if one.cost <= best.cost * (1 + _NEAR)]
+        near.sort(key=lambda one: one.vocab_size)
+        others = [one for one in cheaper if bool(one.superwords) != bool(best.superwords)]
         reasons = [
             ([best], CHEAPEST),
             *reasons,
             (near, f"the smallest vocabulary within {100 * _NEAR:g} % of that cost"),
-            (others, f"the cheapest with{'out' * bool(best['superwords'])} superwords"),
-            ([one for one in cheaper if one["recipe"] != best["recipe"]], "the cheapest with another recipe"),
+            (others, "the cheapest without superwords" if best.superwords else "the cheapest with superwords"),
+            ([one for one in cheaper if one.recipe != best.recipe], "the cheapest with another recipe"),
         ]
     for rivals, reason in reasons:
         if rivals and len(chosen) < MOST:
             one = rivals[0]
-            ends = [signed(100 * (end - 1), 1) for end in (one["relative_low"], one["relative_high"]) if end]
+            ends = [signed(100 * (end - 1), 1) for end in one.relative[1:] if end]
             interval = f" (95 %: {' to '.join(ends)} %)" if ends else ""
-            saving = f"{percent_change(one['relative'], 1)} FLOPs per byte against {reference}"
-            chosen.setdefault(one["name"], f"{reason}: {saving}{interval}")
+            saving = f"{percent_change(one.cost, 1, 1)} FLOPs per byte against {reference}"
+            chosen.setdefault(one.name, f"{reason}: {saving}{interval}")
     return chosen

@@ -192,9 +192,7 @@ def _reads(
     return reads
 
 
-def _described(
-    name: str, arm: Pretrained, rows: Sequence[Row], read: Read | None, answer: Answer
-) -> MeasuredTokenizer:
+def _described(name: str, arm: Pretrained, rows: Sequence[Row], read: Read | None, answer: Answer) -> MeasuredTokenizer:
     whole, in_training = rows[0], None
     if answer.saw or not answer.unknown:
         sources = [row.group for row in rows if row.by == SOURCE and row.in_training_bytes]

@@ -77,11 +77,15 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
     return Table("All tokenizers", header, rows)
 
 
-def shown(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The tokenizers on the frontier, the finalists and the existing ones, by size."""
+def short_table(report: Mapping[str, Any]) -> Table:
+    """The main columns of the tokenizers on the frontier, the finalists and the existing ones, by size."""
     chosen = {one["name"] for one in report["finalists"]} | {*report["existing"]}
     rows = [one for one in report["tokenizers"] if one["frontier"] or one["name"] in chosen]
-    return sorted(rows, key=lambda one: one["vocab_size"])
+    title = (
+        f"{len(report['tokenizers'])} tokenizers on {si(report['text']['bytes'])}B of held-out text: finalists, and "
+    )
+    title += f"the cheapest up to a size; costs of serving {report['deployment']['name']}"
+    return table(report, sorted(rows, key=lambda one: one["vocab_size"])).cut(columns=5)._replace(title=title)
 
 
 def headline(report: Mapping[str, Any]) -> str:

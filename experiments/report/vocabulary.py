@@ -17,7 +17,7 @@ from superbpe.inspection.tokens import KINDS
 from tokenizer.formats.readers import opens_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -93,7 +93,7 @@ def gather(sides: Sequence[Side], text: str | None) -> dict[str, Any]:
     }
 
 
-def numbers(report: dict[str, Any]) -> Table:
+def numbers(report: Mapping[str, Any]) -> Table:
     """The numbers of all tokenizers, for the page and the terminal."""
     rows = report["tokenizers"]
 

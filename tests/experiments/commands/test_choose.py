@@ -12,11 +12,11 @@ import pytest
 
 from experiments.cli import main
 from experiments.cli.compose import load
-from experiments.commands import choose as command
 from experiments.config import part
-from experiments.fertility.choosing import cost_curve, finalists, margin, price
+from experiments.fertility import choice
+from experiments.fertility.choosing import Candidate, Contender, cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, grid
-from experiments.fertility.measures import deployment
+from experiments.fertility.measures import Measure, deployment
 from experiments.fertility.tallies import Documents, Tally
 from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
@@ -114,7 +114,7 @@ def test_the_command_for_the_models_is_a_configuration_with_the_split_of_the_fin
     assert config.corpus.paths == [str(text)]
     assert (config.corpus.heldout_fraction, config.corpus.heldout_sample) == (0.4, 0.5)  # the documents not read here
     assert report["bakeoff"]["seconds"] > 0
-    assert config.eval.context_bytes == command.CONTEXT_BYTES
+    assert config.eval.context_bytes == choice.CONTEXT_BYTES
     assert digest(Corpus(part(CorpusConfig, config.corpus)).identity()) == report["split"]["corpus"]
     for changed, message in (
         ([], ""),
@@ -168,8 +168,8 @@ def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
 ):
     train_bpe(texts.sample(60_000), 500).save(tmp_path / "mine")
     n_bytes, n_documents = (report["text"][key] for key in ("bytes", "documents"))
-    monkeypatch.setattr(command, "SAMPLE_BYTES", n_bytes // 3)
-    monkeypatch.setattr(command, "CONTEXT_BYTES", 5)
+    monkeypatch.setattr(choice, "SAMPLE_BYTES", n_bytes // 3)
+    monkeypatch.setattr(choice, "CONTEXT_BYTES", 5)
     against = [f"mine={tmp_path / 'mine'}", f"other={other_tokenizers.write(tmp_path, 'lowercased_bytes')}"]
     mine = choose(text, text.parent / "out", "--against", *against, "--reference", "mine")
     assert mine["bakeoff"]["command"][-1].startswith("eval.context_bytes=")
@@ -225,7 +225,8 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another():
     least = margin([cost_curve(Deployment(), 2000)(total) for total in totals])
 
     def chosen(every, reference, existing=()):
-        priced = price(every, dict.fromkeys(every, "bpe"), reference, documents, Deployment())
+        contenders = {name: Contender(tally, "bpe") for name, tally in every.items()}
+        priced = price(contenders, reference, documents, Deployment())
         return list(finalists(priced, reference, least, existing))
 
     for name in candidates:
@@ -283,6 +284,10 @@ def test_a_saving_counts_beyond_what_other_training_text_would_change():
     costs = np.exp([0.01, -0.01, 0.01, -0.01])
     assert margin(costs) == pytest.approx(2 * 0.01 * math.sqrt(4 / 3))
     assert margin([5.0] * 4) == 0.005
-    row = {"name": "a", "recipe": "bpe", "superwords": 0, "vocab_size": 500, "lossy": False}
-    priced = [row | {"relative": 0.96, "relative_low": 0.95, "relative_high": 0.97}]
+    priced = [
+        Candidate(
+            name="a", recipe="bpe", vocab_size=500, superwords=0, lossy=False, relative=Measure(0.96, 0.95, 0.97),
+            documents=100, bytes_per_token=4.0, cache_bytes_per_byte=1.0, parameters=1, last_count=20, software=None,
+        )
+    ]  # fmt: skip
     assert [list(finalists(priced, "ref", least)) for least in (0.029, 0.031)] == [["ref", "a"], ["ref"]]
