@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments.cli import main
-from experiments.commands import inspect
+from experiments import api
 from superbpe import train_superbpe
 from tests import texts
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, patterns, train_bpe
@@ -83,7 +83,7 @@ def test_two_tokenizers_on_a_text(folders, tmp_path, trained, capsys):
 def test_every_file_has_a_share_of_the_text(tmp_path):
     for name, lines in {"a": 90, "b": 90, "c": 3, "d": 0}.items():
         (tmp_path / f"{name}.jsonl").write_text(f'{{"text": "{name * 10}"}}\n' * lines)
-    shares = inspect._shares(Corpus(CorpusConfig([str(tmp_path)])), 230)
+    shares = api._read(Corpus(CorpusConfig([str(tmp_path)])), 230)
     assert [batch.text(0)[0] * len(batch) for batch in shares] == ["ccc", "a" * 10, "b" * 10]
 
 
