@@ -30,7 +30,7 @@ from experiments.fertility.choosing import CHEAPEST
 from experiments.numbers import duration
 from experiments.progress import Reporter
 from experiments.report import choose_page as page
-from experiments.shell import operand
+from experiments.shell import command_text, operand
 from superbpe import PRESETS
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def parser() -> Parser:
     add_text(options)
     add("--out", type=Path, default=Path("choose"), metavar="FOLDER", help="(%(default)s)")
     add("--against", nargs="+", default=[], metavar="[NAME=]TOKENIZER", help="existing tokenizers to compare")
-    add("--reference", metavar="NAME", help="tokenizer to compare with (the cheapest BPE of the first pattern)")
+    add("--reference", metavar="NAME", help="tokenizer to compare with (BPE of the same size)")
     add("--sizes", nargs="+", type=whole(257), metavar="N", help="sizes of the vocabulary (8k 16k 32k 64k)")
     add("--patterns", nargs="+", metavar="PATTERN", help=f"patterns ({' '.join(PATTERNS)}, and those of the presets)")
     add("--presets", nargs="*", choices=PRESETS, metavar="PRESET", help=f"superwords ({' '.join(PRESETS_TRIED)})")
@@ -53,6 +53,13 @@ def parser() -> Parser:
         help="where superwords start: shares of the vocabulary, or numbers of tokens (0.8 0.9)",
     )  # fmt: skip
     add("--quick", action="store_true", help="a small grid: o200k, digits at 0.9, 16k and 32k")
+    add(
+        "--with",
+        dest="run",
+        type=Path,
+        metavar="RUN",
+        help="folder of a run of models, to show their loss beside the cost",
+    )
     add("--heldout", type=number(0, 0.5), help="share of documents to hold out, half for models (0.2, at most 10 MB)")
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
     add_deployment(options)
@@ -75,6 +82,7 @@ def run(arguments: argparse.Namespace) -> None:
             presets=arguments.presets,
             transitions=arguments.transitions,
             quick=arguments.quick,
+            run=arguments.run,
             heldout=arguments.heldout,
             deployment=arguments.deployment,
             out=out,
@@ -87,9 +95,13 @@ def run(arguments: argparse.Namespace) -> None:
     for one in choice.finalists[1:]:
         if not one.why.startswith(CHEAPEST):  # which the headline says
             reporter.say(f"{one.name} is {one.why}.")
+        if one.command:
+            reporter.say(f"to extend your tokenizer to {one.name}: {command_text(['superbpe', *one.command])}")
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     if choice.bakeoff.seconds:
-        reporter.say(f"comparing their models takes about {duration(choice.bakeoff.seconds)} on two cores")
+        reporter.say(
+            f"comparing their models takes about {duration(choice.bakeoff.seconds)} on two cores, evaluation included"
+        )
     then = choice.bakeoff.command or ["inspect", operand(choice.finalists[0].folder)]
     finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=then)

@@ -1,13 +1,14 @@
 """Finds the tokenizers that are worth a comparison for a text, as `superbpe choose` does.
 
 Four steps: `divide` the text, train a grid (`Trainer`), count tokens on documents that trained none of it (`tally`),
-and decide by the cost of serving a model with each tokenizer (`choosing`).
+and decide by the cost of serving a model with each tokenizer (`choosing`), always against BPE of the same size. While
+the cheapest is at the edge of the grid, the grid grows.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.fertility import measures
-from experiments.fertility.choosing import Candidate, Contender, cost_curve, finalists, margin, price
+from experiments.fertility.choosing import Candidate, Contender, finalists, margin, price
 from experiments.fertility.grid import Cell, Trainer, grid
+from experiments.fertility.losses import Loss, measured_losses
 from experiments.fertility.measures import Measured, MeasuredText
-from experiments.fertility.splitting import TEST_SHARE, Division, Identity, check_folder, divide
-from experiments.fertility.tallies import SOURCE, read, tally
+from experiments.fertility.search import Search
+from experiments.fertility.splitting import TEST_SHARE, Division, Identity, Overlap, check_folder, divide
+from experiments.fertility.tallies import SOURCE, read
 from experiments.progress import Reporter, quiet
-from experiments.shell import hydra_names, setting
+from experiments.shell import hydra_names, operand, setting
 from lm.evaluate.bits_per_byte import SOURCE as OF_SOURCES
 from lm.evaluate.comparison import FEWEST_EFFECTIVE
 from tokenizer import CorpusConfig, Tokenizer
@@ -35,9 +38,7 @@ from tokenizer.progress import thread_count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from experiments.fertility.grid import Trained
     from experiments.fertility.tallies import Documents, Tally
-    from lm.evaluate.deployment import Deployment
     from tokenizer import Corpus
     from tokenizer.external.load import Pretrained
     from tokenizer.interface import TokenizerLike
@@ -49,8 +50,10 @@ TEST_BYTES = 1_000_000
 """Most text, as stored, that the command for the models scores."""
 CONTEXT_BYTES = 768
 """`eval.context_bytes` of `superbpe pipeline`, the length of the longest allowed token."""
-SAMPLE_BYTES = 1_000_000
-"""Text on which a tokenizer that only other software can run is measured: that software may take a second per MB."""
+BAKEOFF_BYTES, BAKEOFF_TOKENS = 3_200_000, 8192
+"""Text that a model of `experiment=bakeoff` reads, and the size of its vocabulary; a larger one needs more text."""
+LEAST_TOKENS = 300
+"""Smallest vocabulary of an existing tokenizer for which BPE of the same size is trained."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +65,23 @@ class Finalist:
         why: Why it is a finalist.
         folder: Where it is saved.
         examples: The superwords that occur most in the text.
+        longest: Its longest token.
         tokenizer: The tokenizer.
+        command: Words of the command, without `superbpe`, that extends the user's tokenizer to this one by all of the
+            text; empty for others.
     """
 
     name: str
     why: str
     folder: str
     examples: Sequence[str]
+    longest: str
     tokenizer: TokenizerLike
+    command: Sequence[str] = ()
 
     def save(self) -> dict[str, Any]:
         """The entry of the JSON."""
-        return {"name": self.name, "why": self.why, "folder": self.folder, "examples": self.examples}
+        return {key: value for key, value in vars(self).items() if key != "tokenizer"}
 
 
 @dataclass(frozen=True)
@@ -82,11 +90,13 @@ class Bakeoff:
 
     Attributes:
         command: Words of the command, without `superbpe`; empty if there is a single finalist.
-        seconds: How long it takes on two cores; None without a command.
+        seconds: How long training and evaluation take on two cores; None without a command.
+        train_bytes: Text that the reference's model reads.
     """
 
-    command: Sequence[str]
-    seconds: float | None
+    command: Sequence[str] = ()
+    seconds: float | None = None
+    train_bytes: int = BAKEOFF_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +105,7 @@ class Choice(Measured):
 
     Attributes:
         split: How the text is divided.
+        overlap: Text by which the tokenizers are chosen that occurs in the training text.
         training_bytes: Bytes of the text that trains tokenizers.
         smallest_saving: Smallest saving that counts, as a share.
         tokenizers: All tokenizers with their prices.
@@ -102,10 +113,13 @@ class Choice(Measured):
         existing: Names of the tokenizers that the user has.
         unknown: For which of these it is unknown whether they were trained on this text, and why.
         missing: Tokenizers of the grid for which the text has too few pairs.
+        unmatched: Tokenizers of the run of models that are not among these.
+        edges: What of the cheapest tokenizer is at the edge of what was tried, as sentences.
         bakeoff: The comparison of the finalists by language models.
     """
 
     split: Identity
+    overlap: Overlap
     training_bytes: int
     smallest_saving: float
     tokenizers: Sequence[Candidate]
@@ -113,6 +127,8 @@ class Choice(Measured):
     existing: Sequence[str]
     unknown: Sequence[str]
     missing: Sequence[str]
+    unmatched: Sequence[str]
+    edges: Sequence[str]
     bakeoff: Bakeoff
 
     def save(self) -> dict[str, Any]:
@@ -120,6 +136,7 @@ class Choice(Measured):
         return {
             **super().save(),
             "split": asdict(self.split),
+            "overlap": asdict(self.overlap),
             "training_bytes": self.training_bytes,
             "smallest_saving": self.smallest_saving,
             "tokenizers": [one.save() for one in self.tokenizers],
@@ -127,6 +144,8 @@ class Choice(Measured):
             "existing": self.existing,
             "unknown": self.unknown,
             "missing": self.missing,
+            "unmatched": self.unmatched,
+            "edges": self.edges,
             "bakeoff": asdict(self.bakeoff),
         }
 
@@ -151,6 +170,7 @@ def choose_tokenizers(
     presets: Sequence[str] | None = None,
     transitions: Sequence[float | str] | None = None,
     quick: bool = False,
+    run: Path | None = None,
     heldout: float | None = None,
     deployment: Sequence[str] = ("dense-8b",),
     out: Path | None = None,
@@ -162,14 +182,16 @@ def choose_tokenizers(
     Args:
         text: The text. It is divided here, so it holds nothing out.
         against: Existing tokenizers by name, which become finalists.
-        reference: Name of the tokenizer with which the others are compared; None for the cheapest BPE of the first
-            pattern.
-        sizes: Sizes of the vocabulary; None for 8k, 16k, 32k and 64k.
+        reference: Name of the tokenizer with which the others are compared; None to compare each with BPE of the first
+            pattern and the same size.
+        sizes: Sizes of the vocabulary; None for 8k, 16k, 32k and 64k, and larger ones while they are cheaper and the
+            text supports them.
         patterns: Patterns of phase 1; None for `PATTERNS`, and those of the presets.
         presets: Presets of superwords; None for `PRESETS_TRIED`.
-        transitions: Where superwords start: shares of the vocabulary, numbers of tokens, or `auto`; None for 0.8
-            and 0.9.
+        transitions: Where superwords start: shares of the vocabulary, numbers of tokens, or `auto`; None for 0.8 and
+            0.9, and lower ones, to 0.4, while they are cheaper.
         quick: Whether the defaults are a small grid: o200k, digits at 0.9, 16k and 32k.
+        run: Folder of a finished run of the pipeline, whose losses are shown beside the prices; None without.
         heldout: Share of documents to hold out, half of them for models; None for 0.2, at most 10 MB.
         deployment: The model whose serving is priced: a preset and settings KEY=VALUE.
         out: Folder for the page, the numbers, all trained tokenizers, with which the same call resumes, and the
@@ -181,6 +203,7 @@ def choose_tokenizers(
         UserError: A setting is wrong, the text is too small, or an existing tokenizer was trained on it.
     """
     existing, reporter, deployed = measures.loaded(against or {}), reporter or quiet(), measures.deployment(deployment)
+    losses = measured_losses(run) if run else {}
     for pattern in patterns or []:
         resolve(pattern)
     cells = grid(
@@ -201,46 +224,57 @@ def choose_tokenizers(
             documents = read(division.selection)
         unknown = _check_unseen(existing, documents, division)
         trainer = Trainer(division.corpus, folder / TRAINED, asdict(division.identity), reporter, thread_count(threads))
-        trained = trainer.train(cells) | _extended(trainer, existing if any(cell.preset for cell in cells) else {})
-        base = Cell(max(cell.size for cell in cells), cells[0].pattern)
-        quarters = trainer.quarters(base)
-        contenders, of_quarters = _count(existing, trained, quarters, cells, division, documents, trainer)
-        chosen = _decide(contenders, of_quarters, reference, base, documents, deployed, list(existing))
-        places = {name: _place(name, existing, folder) for name in chosen.why}
-        for name in places.keys() & trained.keys():
-            trained[name].tokenizer.save(places[name])
+        search = Search(trainer, division.selection, documents, deployed, cells[0].pattern)
+        tallies = search.tally([one.tokenizer for one in existing.values()])
+        for (name, one), counted in zip(existing.items(), tallies, strict=True):
+            search.contenders[name] = Contender(counted, name, software=one.about()["software"])
+        search.train(cells)
+        parents = _extend(search, existing) if any(cell.preset for cell in cells) else {}
+        if reference is None:
+            others = {search.contenders[name].tally.tokenizer.vocab_size for name in (*existing, *parents)}
+            search.train([Cell(size, search.pattern) for size in sorted(others) if size > LEAST_TOKENS])
+        edges = search.grow([cell.size for cell in cells], fixed_sizes=bool(sizes), fixed_transitions=bool(transitions))
+        decision = _decide(search, reference, list(existing), parents)
+        places = {name: _place(name, existing, folder) for name in decision.why}
+        for name in places.keys() & search.trained.keys():
+            search.trained[name].tokenizer.save(places[name])
+        made = {name: (place, search.contenders[name].tally) for name, place in places.items()}
+        base = search.contenders[decision.reference].tally
         choice = Choice(
-            reference=chosen.reference,
+            reference=decision.reference,
             text=MeasuredText.of(text, documents),
             deployment=deployed,
             deployment_name=" ".join(deployment),
             rows=[
                 row
-                for name, one in contenders.items()
-                for row in measures.rows(
-                    name, one.tally, documents, contenders[chosen.reference].tally, deployed=deployed
-                )
+                for name, one in search.contenders.items()
+                for row in measures.rows(name, one.tally, documents, base, deployed=deployed)
             ],
             split=division.identity,
-            training_bytes=sum(one.tokenizer.provenance["phase1"]["corpus_bytes"] for one in quarters),
-            smallest_saving=chosen.smallest_saving,
-            tokenizers=chosen.candidates,
+            overlap=division.overlap,
+            training_bytes=decision.training_bytes,
+            smallest_saving=decision.smallest_saving,
+            tokenizers=_with_losses(decision.candidates, search, losses),
             finalists=[
-                Finalist(name, why, places[name], _examples(tallied), tallied.tokenizer)
-                for name, why in chosen.why.items()
-                for tallied in [contenders[name].tally]
+                Finalist(
+                    name=name,
+                    why=why,
+                    folder=made[name][0],
+                    examples=_examples(made[name][1]),
+                    longest=_longest(made[name][1].tokenizer),
+                    tokenizer=made[name][1].tokenizer,
+                    command=_extend_command(existing[parents[name]], name, text, made[name][1])
+                    if name in parents
+                    else (),
+                )
+                for name, why in decision.why.items()
             ],
             existing=list(existing),
             unknown=unknown,
-            missing=[cell.name for cell in cells if cell.name not in trained],
-            bakeoff=_bakeoff(
-                division.corpus,
-                documents,
-                {name: (places[name], contenders[name].tally) for name in places},
-                deployment,
-            )
-            if out
-            else Bakeoff([], None),
+            missing=[cell.name for cell in cells if cell.name not in search.trained],
+            edges=edges,
+            unmatched=_unmatched(losses, search),
+            bakeoff=_bakeoff(division.corpus, documents, made, deployment) if out else Bakeoff(),
         )
         if out is not None:
             choice.write(out)
@@ -277,91 +311,78 @@ def _check_unseen(existing: Mapping[str, Pretrained], documents: Documents, divi
     return unknown
 
 
-def _extended(trainer: Trainer, existing: Mapping[str, Pretrained]) -> dict[str, Trained]:
-    """Existing tokenizers without superwords, extended with some."""
-    extended = {}
+def _extend(search: Search, existing: Mapping[str, Pretrained]) -> dict[str, str]:
+    """Extend existing tokenizers without superwords with some; return the names, and those of the existing ones."""
+    parents = {}
     for name, loaded in existing.items():
         if isinstance(start := loaded.tokenizer, Tokenizer) and start.fence is None:
             try:
-                extended[f"{name}-extended"] = trainer.extend(start, name, PRESETS_TRIED[0])
+                search.add({f"{name}-extended": search.trainer.extend(start, name, PRESETS_TRIED[0])})
+                parents[f"{name}-extended"] = name
             except UserError as error:
-                trainer.reporter.say(f"{name} cannot be extended with superwords: {error}", style="yellow")
-    return extended
-
-
-def _count(
-    existing: Mapping[str, Pretrained],
-    trained: Mapping[str, Trained],
-    quarters: Sequence[Trained],
-    cells: Sequence[Cell],
-    division: Division,
-    documents: Documents,
-    trainer: Trainer,
-) -> tuple[dict[str, Contender], list[Tally]]:
-    """Count the tokens of all tokenizers, and of those of the quarters."""
-    recipes = {cell.name: cell.recipe for cell in cells}
-    tokenizers = [one.tokenizer for one in existing.values()]
-    tokenizers += [one.tokenizer for one in (*trained.values(), *quarters)]
-    with trainer.reporter.stage("tokens"):
-        tallies = tally(
-            tokenizers,
-            division.selection,
-            documents,
-            threads=trainer.threads,
-            progress=trainer.reporter.progress,
-            sample_bytes=SAMPLE_BYTES,
-        )
-    counted = dict(zip([*existing, *trained], tallies, strict=False))
-    contenders = {}
-    for name, one in counted.items():
-        counts = trained[name].counts.tolist() if name in trained else []
-        contenders[name] = Contender(
-            tally=one,
-            recipe=recipes.get(name, name),
-            last_count=counts[-1] if counts else None,
-            software=existing[name].about()["software"] if name in existing else None,
-        )
-    return contenders, tallies[len(counted) :]
+                search.trainer.reporter.say(f"{name} cannot be extended with superwords: {error}", style="yellow")
+    return parents
 
 
 @dataclass(frozen=True)
 class _Decision:
-    """The reference, the smallest saving that counts, all tokenizers with their prices, and why some are finalists."""
+    """All tokenizers with their prices, the finalists and why they are, and what a saving must exceed."""
 
     reference: str
     smallest_saving: float
+    training_bytes: int
     candidates: Sequence[Candidate]
     why: Mapping[str, str]
 
 
-def _decide(
-    contenders: Mapping[str, Contender],
-    quarters: Sequence[Tally],
-    reference: str | None,
-    base: Cell,
-    documents: Documents,
-    deployed: Deployment,
-    existing: Sequence[str],
-) -> _Decision:
+def _decide(search: Search, reference: str | None, existing: Sequence[str], parents: Mapping[str, str]) -> _Decision:
     """Choose the finalists."""
-    n_bytes = documents.n_bytes.sum()
+    made_here = [search.trained[name] for name in search.cells if name in search.trained]
+    if reference not in (None, *search.contenders) or not made_here:
+        smallest = reference or min(search.cells.values(), key=lambda cell: cell.size).name
+        raise UserError(f"the text is too small for {smallest}; use smaller vocabularies, or more text")
+    own = reference if reference in existing else None
+    least = margin(search.differences(search.cheapest(), own))
+    priced = price(search.contenders, search.references(parents, reference), search.documents, search.deployed)
+    why = finalists(priced, least, existing, parents, reference)
+    n_bytes = made_here[0].tokenizer.provenance["phase1"]["corpus_bytes"]
+    return _Decision(next(iter(why)), least, n_bytes, priced, why)
 
-    def cost(one: Tally) -> float:
-        return float(cost_curve(deployed, one.tokenizer.vocab_size)(one.tokens.sum() / n_bytes))
 
-    plain = {name: cost(one.tally) for name, one in contenders.items() if one.recipe == base.recipe}
-    reference = reference or min(plain, key=lambda name: plain[name], default=base.name)
-    if reference not in contenders:
-        raise UserError(f"the text is too small for {reference}; use smaller vocabularies, or more text")
-    least = margin([cost(one) for one in quarters])
-    priced = price(contenders, reference, documents, deployed)
-    return _Decision(reference, least, priced, finalists(priced, reference, least, existing))
+def _with_losses(candidates: Sequence[Candidate], search: Search, losses: Mapping[str, Loss]) -> list[Candidate]:
+    """The tokenizers with the losses of their models."""
+    found = []
+    for one in candidates:
+        loss = losses.get(search.contenders[one.name].tally.tokenizer.sha256)
+        found.append(one if loss is None else replace(one, bits_per_byte=loss.bits_per_byte, loss_percent=loss.percent))
+    return found
+
+
+def _unmatched(losses: Mapping[str, Loss], search: Search) -> list[str]:
+    here = {one.tally.tokenizer.sha256 for one in search.contenders.values()}
+    return [loss.label for sha256, loss in losses.items() if sha256 not in here]
+
+
+def _extend_command(parent: Pretrained, name: str, text: Corpus, made: Tally) -> list[str]:
+    """Words of the command that extends an existing tokenizer by all of the text; empty if it was not loaded."""
+    if not parent.source:
+        return []
+    config, usual = asdict(text.config), asdict(CorpusConfig())
+    reading = ("format", "field", "separator", "on_invalid_utf8", "on_error")
+    options = [f"--{key.replace('_', '-')}={config[key]}" for key in reading if config[key] != usual[key]]
+    size = ["--vocab-size", str(made.tokenizer.vocab_size), "--superbpe", PRESETS_TRIED[0], "--keep-ids"]
+    return ["extend", operand(parent.source), *map(operand, text.config.places), *options, *size, "--to", name]
 
 
 def _place(name: str, existing: Mapping[str, Pretrained], folder: Path) -> str:
     """Where a finalist is: where the user has it, or among the results."""
     source = existing[name].source if name in existing else ""
     return source or str(folder / FOLDER / name)
+
+
+def _longest(tokenizer: TokenizerLike) -> str:
+    """The longest token."""
+    return tokenizer.vocab[int(tokenizer.token_byte_lengths().argmax())].decode(errors="replace")
 
 
 def _examples(counted: Tally) -> list[str]:
@@ -380,8 +401,10 @@ def _bakeoff(
 ) -> Bakeoff:
     """The command that compares the finalists on text not measured here, and its seconds on two cores.
 
-    The model of `experiment=bakeoff` has 4 layers of width 128, 0.8 million weights, and a head of 128 per token. Its
-    runs with 8,192 tokens take 600 s per tokenizer.
+    Models read text in proportion to the largest vocabulary, so that each token occurs as often as in the models of
+    `experiment=bakeoff`, which have 8,192 tokens. These have 4 layers of width 128, 0.8 million weights, and a head of
+    128 per token. The ten of a tokenizer take 1,000 s with the choice of the learning rates, and each scores 1 MB in
+    20 s.
 
     Args:
         corpus: The text and its split.
@@ -390,7 +413,7 @@ def _bakeoff(
         deployment: The words that name the deployment.
     """
     if len(made) < 2:
-        return Bakeoff([], None)
+        return Bakeoff()
     config, usual = corpus.config, asdict(CorpusConfig())
     text = {key: value for key, value in asdict(config).items() if value != usual[key]}
     if config.sources:
@@ -410,5 +433,11 @@ def _bakeoff(
     longest = max(int(one.token_byte_lengths().max()) for one in tokenizers)
     if longest > CONTEXT_BYTES:
         words.append(f"eval.context_bytes={longest}")
-    seconds = sum(600 * (0.8e6 + 128 * one.vocab_size) / (0.8e6 + 128 * 8192) for one in tokenizers)
-    return Bakeoff(list(map(shown, words)), seconds)
+    largest = max(one.vocab_size for one in tokenizers)
+    train_bytes = int(float(f"{BAKEOFF_BYTES * max(largest / BAKEOFF_TOKENS, 1):.2g}"))
+    if train_bytes > BAKEOFF_BYTES:
+        words.append(f"budget.train_bytes={train_bytes}")
+    test_bytes = text["heldout_sample"] * config.heldout_fraction * sum(corpus.sizes())
+    weights = sum((0.8e6 + 128 * one.vocab_size) / (0.8e6 + 128 * BAKEOFF_TOKENS) for one in tokenizers)
+    seconds = weights * (1000 * train_bytes / BAKEOFF_BYTES + 10 * 20 * test_bytes / 1e6)
+    return Bakeoff(list(map(shown, words)), seconds, train_bytes)

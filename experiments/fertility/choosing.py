@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS, Measure
+from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS, UNDEFINED, Measure
 from experiments.fertility.tallies import by_text
 from experiments.numbers import percent_change, signed
 from lm.evaluate.deployment import Deployment, serving_cost
@@ -23,6 +23,8 @@ MARGIN = 0.005
 """Smallest saving that counts, however much text there is."""
 MOST, CHEAPEST = 4, "the cheapest to serve"
 """Most finalists, and why one of them is a finalist."""
+LEAST_COUNT = 10
+"""A vocabulary whose last merge is rarer in the training text is no finalist: the text is too small for it."""
 _NEAR = 0.01
 """Difference in cost to the cheapest tokenizer up to which a smaller vocabulary is a finalist."""
 
@@ -34,14 +36,15 @@ def cost_curve(deployed: Deployment, vocab_size: int) -> Polynomial:
     return Polynomial.fit(points, [cost.prefill.flops_per_byte + cost.decode.flops_per_byte for cost in costs], 2)
 
 
-def margin(quarters: Sequence[float]) -> float:
+def margin(differences: Sequence[float]) -> float:
     """Smallest saving that counts, as a share: more than another half of the training text would change.
 
     Args:
-        quarters: Costs of tokenizers of one recipe, from disjoint quarters of the training text. The variance falls
-            with the amount of text, so two random halves differ with the standard deviation of quarters.
+        differences: Logarithms of the cost of a tokenizer over its reference's, both trained on the same quarter of the
+            training text, for disjoint quarters. The variance falls with the amount of text, so two random halves
+            differ with the standard deviation of quarters.
     """
-    return max(MARGIN, 2 * float(np.std(np.log(quarters), ddof=1)))
+    return max(MARGIN, 2 * float(np.std(differences, ddof=1)))
 
 
 class Contender(NamedTuple):
@@ -70,9 +73,13 @@ class Candidate:
         vocab_size: Size of the vocabulary.
         superwords: Number of superwords.
         lossy: Whether it loses some of the text.
-        relative: Cost over the reference's, of reading a byte of text and generating another. The interval is over
-            documents, paired, with 95 % for all tokenizers together; there is none for the reference, or of too few
-            documents.
+        flops_per_byte: Cost of serving: FLOPs of reading a byte of text and generating another.
+        reference: Name of the tokenizer that it is compared with: full-strength BPE of the same size, unless the user
+            chose another; None if there is none of this size.
+        relative: Cost over the reference's. The interval is over documents, paired, with 95 % for all tokenizers
+            together; there is none for the reference itself, or of too few documents.
+        supported: Whether the text is large enough for this vocabulary and the reference's: their last merges occur at
+            least `LEAST_COUNT` times.
         frontier: Whether no tokenizer of at most its size is cheaper; False if it loses text.
         documents: Number of documents on which it was measured.
         bytes_per_token: Bytes per token of all text.
@@ -80,6 +87,8 @@ class Candidate:
         parameters: Parameters of the embedding and the head.
         last_count: Count of its last merge in the training text; None if that is unknown.
         software: Software that runs it, if our core cannot.
+        bits_per_byte: Loss of its models in the run that the user named; None if it has none there.
+        loss_percent: Difference of this loss to that of the run's first tokenizer, in percent.
     """
 
     name: str
@@ -87,7 +96,10 @@ class Candidate:
     vocab_size: int
     superwords: int
     lossy: bool
+    flops_per_byte: float
+    reference: str | None
     relative: Measure
+    supported: bool
     frontier: bool = False
     documents: int
     bytes_per_token: float
@@ -95,35 +107,36 @@ class Candidate:
     parameters: int
     last_count: int | None
     software: str | None
+    bits_per_byte: float | None = None
+    loss_percent: Measure = UNDEFINED
 
     def save(self) -> dict[str, Any]:
         """The entry of the JSON."""
-        return {**vars(self), **self.relative.save("relative")}
-
-    @property
-    def cost(self) -> float:
-        """Cost over the reference's, to order tokenizers by."""
-        assert self.relative.value is not None
-        return self.relative.value
+        return {**vars(self), **self.relative.save("relative"), **self.loss_percent.save("loss_percent")}
 
 
 def price(
-    contenders: Mapping[str, Contender], reference: str, documents: Documents, deployed: Deployment
+    contenders: Mapping[str, Contender],
+    references: Mapping[str, str | None],
+    documents: Documents,
+    deployed: Deployment,
 ) -> list[Candidate]:
-    """Price all tokenizers, and compare each with the reference on the documents on which both were measured.
+    """Price all tokenizers, and compare each with its reference on the documents on which both were measured.
 
     Args:
         contenders: The tokenizers by name.
-        reference: Name of one of them.
+        references: Name of the reference of each.
         documents: The measured documents.
         deployed: The model that is served.
     """
-    base, level = contenders[reference].tally, family_level(CONFIDENCE, len(contenders) - 1)
+    compared = sum(reference not in (None, name) for name, reference in references.items())
+    level = family_level(CONFIDENCE, max(compared, 1))
     priced = []
     for name, one in contenders.items():
-        tally, size = one.tally, one.tally.tokenizer.vocab_size
+        tally, size, reference = one.tally, one.tally.tokenizer.vocab_size, references[name]
         n_tokens, n_bytes = int(tally.tokens.sum()), int(documents.n_bytes[tally.measured].sum())
         cost = serving_cost(deployed, vocab_size=size, tokens_per_byte=n_tokens / n_bytes)
+        base = None if reference is None else contenders[reference]
         priced.append(
             Candidate(
                 name=name,
@@ -131,7 +144,10 @@ def price(
                 vocab_size=size,
                 superwords=len(tally.tokenizer.superword_ids()),
                 lossy=bool(tally.changed.any() or tally.lost.any()),
-                relative=relative_cost(tally, base, documents, deployed, level),
+                flops_per_byte=cost.prefill.flops_per_byte + cost.decode.flops_per_byte,
+                reference=reference,
+                relative=relative_cost(tally, base.tally, documents, deployed, level) if base else UNDEFINED,
+                supported=not is_rare(one.last_count) and (base is None or not is_rare(base.last_count)),
                 documents=int(tally.measured.sum()),
                 bytes_per_token=n_bytes / n_tokens,
                 cache_bytes_per_byte=cost.cache_bytes_per_byte,
@@ -141,6 +157,11 @@ def price(
             )
         )
     return [replace(one, frontier=_on_frontier(one, priced)) for one in priced]
+
+
+def is_rare(last_count: int | None) -> bool:
+    """Whether the last merge of a vocabulary is too rare in the training text; False if its count is unknown."""
+    return last_count is not None and last_count < LEAST_COUNT
 
 
 def relative_cost(one: Tally, base: Tally, documents: Documents, deployed: Deployment, level: float) -> Measure:
@@ -158,43 +179,65 @@ def relative_cost(one: Tally, base: Tally, documents: Documents, deployed: Deplo
 
 
 def _on_frontier(one: Candidate, priced: Sequence[Candidate]) -> bool:
-    rivals = [x.cost for x in priced if x.vocab_size <= one.vocab_size and not x.lossy]
-    return not one.lossy and one.cost <= min(rivals)
+    rivals = [x.flops_per_byte for x in priced if x.vocab_size <= one.vocab_size and not x.lossy]
+    return not one.lossy and one.flops_per_byte <= min(rivals)
 
 
 def finalists(
-    priced: Sequence[Candidate], reference: str, least: float, existing: Collection[str] = ()
+    priced: Sequence[Candidate],
+    least: float,
+    existing: Collection[str] = (),
+    extended: Mapping[str, str] | None = None,
+    reference: str | None = None,
 ) -> dict[str, str]:
     """Return the reference, the cheapest, existing tokenizers, and others that are cheaper, each with the reason.
 
-    They are at most `MOST`, and all but existing ones are cheaper beyond chance.
+    They are at most `MOST`. All but existing and extended ones are cheaper than their reference beyond chance. The text
+    supports all but existing ones.
 
     Args:
         priced: The tokenizers with their prices.
-        reference: Name of one of them.
         least: Smallest saving that counts, as a share.
         existing: Names of the tokenizers that the user has.
+        extended: Names of tokenizers that extend one of these, and of that one.
+        reference: Name of the reference that the user chose; None for that of the cheapest.
     """
-    chosen = {reference: "the reference of the comparison"}
-    kept = sorted((one for one in priced if not one.lossy), key=lambda one: one.cost)
-    reasons = [([one], "one of --against") for one in kept if one.name in existing]
-    if cheaper := [one for one in kept if (one.relative.high or 1) < 1 - least]:
+    kept = sorted((one for one in priced if not one.lossy), key=lambda one: one.flops_per_byte)
+    supported = [one for one in kept if one.supported and one.name not in existing]
+    extended = extended or {}
+    cheaper = [one for one in supported if one.name not in extended and (one.relative.high or 1) < 1 - least]
+    reasons = [([one], "one of the tokenizers that you have") for one in kept if one.name in existing]
+    for new, old in extended.items():
+        on_frontier = [one for one in supported if one.name == new and one.frontier]
+        reasons.append((on_frontier, f"the cheapest up to its size, and it keeps the ids of {old} and a trained model"))
+    if cheaper:
         best = cheaper[0]
-        near = [one for one in cheaper if one.cost <= best.cost * (1 + _NEAR)]
+        near = [one for one in cheaper if one.flops_per_byte <= best.flops_per_byte * (1 + _NEAR)]
         near.sort(key=lambda one: one.vocab_size)
-        others = [one for one in cheaper if bool(one.superwords) != bool(best.superwords)]
+        equal = [one for one in cheaper if one.vocab_size == best.vocab_size]
+        others = [one for one in equal if bool(one.superwords) != bool(best.superwords)]
         reasons = [
             ([best], CHEAPEST),
             *reasons,
             (near, f"the smallest vocabulary within {100 * _NEAR:g} % of that cost"),
             (others, "the cheapest without superwords" if best.superwords else "the cheapest with superwords"),
-            ([one for one in cheaper if one.recipe != best.recipe], "the cheapest with another recipe"),
+            ([one for one in equal if one.recipe != best.recipe], "the cheapest with another recipe"),
         ]
+        reference = reference or best.reference
+    plain = [one.name for one in kept if one.name == one.reference]
+    supported_plain = [one.name for one in supported if one.name == one.reference]
+    reference = reference or next(iter([*supported_plain, *plain, *(one.name for one in kept)]))
+    chosen = {reference: "the reference of the comparison"}
     for rivals, reason in reasons:
         if rivals and len(chosen) < MOST:
-            one = rivals[0]
-            ends = [signed(100 * (end - 1), 1) for end in one.relative[1:] if end]
-            interval = f" (95 %: {' to '.join(ends)} %)" if ends else ""
-            saving = f"{percent_change(one.cost, 1, 1)} FLOPs per byte against {reference}"
-            chosen.setdefault(one.name, f"{reason}: {saving}{interval}")
+            chosen.setdefault(rivals[0].name, reason + saving(rivals[0]))
     return chosen
+
+
+def saving(one: Candidate) -> str:
+    """The cost over the reference's as the end of a sentence; empty without a reference."""
+    if one.relative.value is None or one.reference == one.name:
+        return ""
+    ends = [signed(100 * (end - 1), 1) for end in one.relative[1:] if end]
+    interval = f" (95 %: {' to '.join(ends)} %)" if ends else ""
+    return f": {percent_change(one.relative.value, 1, 1)} FLOPs per byte against {one.reference}{interval}"

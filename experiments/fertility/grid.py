@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -135,62 +134,70 @@ class Trainer:
     threads: int
     _loaded: dict[str, Trained] = field(default_factory=dict)
 
-    def train(self, cells: Sequence[Cell]) -> dict[str, Trained]:
+    def train(self, cells: Sequence[Cell], quarter: int | None = None) -> dict[str, Trained]:
         """Train the tokenizers of a grid, and return them by name.
 
         Sizes and transitions for which the text has too few pairs are left out.
+
+        Args:
+            cells: The tokenizers.
+            quarter: Number of a quarter of the text to train on, from 0 to 3; None for all of it. The quarters are
+                disjoint, so differences between them are those of the training text alone.
         """
         trained: dict[str, Trained] = {}
         for cell in cells:
             family = [one for one in cells if (one.pattern, one.unit) == (cell.pattern, cell.unit)]
-            largest = self._phase1(cell, max(one.phase1_size for one in family))
+            largest = self._phase1(cell, max(one.phase1_size for one in family), quarter)
             if isinstance(cell.transition, int) and cell.transition > 256 + largest.tokenizer.n_phase1_merges:
                 continue
             if cell.preset is not None:
                 nested = [one.size for one in family if one._replace(size=cell.size) == cell]
                 size = cell.size if cell.transition == AUTO else max(nested)  # competing superwords do not nest
                 settings = {"vocab_size": size, "transition": cell.transition}
-                largest = self._phase2(largest.tokenizer, cell.preset, cell.recipe, settings)
+                largest = self._phase2(largest.tokenizer, cell.preset, cell.recipe, settings, quarter)
             if cell.size <= largest.tokenizer.vocab_size:
                 trained[cell.name] = largest.cut(cell.size)
         return trained
 
-    def quarters(self, cell: Cell) -> list[Trained]:
-        """BPE from four disjoint parts of the text: their differences are those of the training text alone."""
+    def _text(self, quarter: int | None) -> Text:
+        """The training text, or a quarter of it."""
 
-        def documents(number: int) -> Iterator[Batch]:
-            for part in self.corpus.batches("train"):
+        def documents() -> Iterator[Batch]:
+            for batch in self.corpus.batches("train"):
+                part = batch
                 for place, salt in enumerate(("half", "quarter")):
-                    side = ("train", "heldout")[number >> place & 1]
+                    side = "heldout" if quarter and quarter >> place & 1 else "train"
                     part = DocumentFilter(split=side, heldout_fraction=0.5, heldout_salt=salt).apply(part)[0]
                 if len(part):
                     yield part
 
-        return [self._phase1(cell, cell.size, partial(documents, number), number) for number in range(4)]
+        return self.corpus if quarter is None else documents
 
     def extend(self, tokenizer: Tokenizer, name: str, preset: str) -> Trained:
         """A tokenizer with a quarter more tokens, which are superwords; its own ids do not change."""
         settings = {"vocab_size": tokenizer.vocab_size + tokenizer.vocab_size // 4, "keep_ids": True}
         return self._phase2(tokenizer, preset, f"{name} extended with superwords", settings)
 
-    def _phase1(self, cell: Cell, size: int, text: Text | None = None, number: int | None = None) -> Trained:
+    def _phase1(self, cell: Cell, size: int, quarter: int | None) -> Trained:
         def job(merge_counts: list[Any]) -> Tokenizer:
             counts = count_pretokens(
-                text or self.corpus, cell.pattern, unit=cell.unit, threads=self.threads, progress=self.reporter.progress
+                self._text(quarter), cell.pattern, unit=cell.unit, threads=self.threads, progress=self.reporter.progress
             )
             return train_bpe(counts, size, progress=self.reporter.progress, on_counts=merge_counts.append)
 
         title = Cell(size, cell.pattern, cell.unit).recipe
-        return self._stored(title, [cell.pattern, cell.unit, size, number], job)
+        return self._stored(title, [cell.pattern, cell.unit, size, quarter], job)
 
-    def _phase2(self, start: Tokenizer, preset: str, title: str, settings: dict[str, Any]) -> Trained:
+    def _phase2(
+        self, start: Tokenizer, preset: str, title: str, settings: dict[str, Any], quarter: int | None = None
+    ) -> Trained:
         def job(merge_counts: list[Any]) -> Tokenizer:
             return train_superbpe(
-                start, self.corpus, rules=preset, threads=self.threads, progress=self.reporter.progress,
+                start, self._text(quarter), rules=preset, threads=self.threads, progress=self.reporter.progress,
                 on_counts=merge_counts.append, **settings,
             )  # fmt: skip
 
-        return self._stored(title, [preset, settings, start.sha256], job)
+        return self._stored(title, [preset, settings, start.sha256, quarter], job)
 
     def _stored(self, title: str, settings: list[Any], job: Callable[[list[Any]], Tokenizer]) -> Trained:
         """The result of a job, from the folder if it is there."""

@@ -76,6 +76,9 @@ class Measure(NamedTuple):
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
+UNDEFINED = Measure(None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """Measures of a tokenizer on a group of documents: totals over the documents, divided once.
@@ -258,7 +261,7 @@ def ratio(numerators: NDArray[np.float64], denominators: NDArray[np.float64]) ->
     If both are counts of tokens, the interval is paired, since they are of the same documents.
     """
     if not denominators.any():
-        return Measure(None)
+        return UNDEFINED
     measured = Ratio.of(numerators[None], denominators)
     interval = measured.known_interval(CONFIDENCE) if len(numerators) >= LEAST_DOCUMENTS else None
     return Measure(int(numerators.sum()) / int(denominators.sum()), *(interval or (None, None)))

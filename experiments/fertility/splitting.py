@@ -6,11 +6,15 @@ import hashlib
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from experiments.fertility.measures import LEAST_DOCUMENTS
-from tokenizer import Corpus, CorpusConfig
+from tokenizer import Batch, Corpus, CorpusConfig
 from tokenizer.corpus.origins import documents_by_origin
+from tokenizer.corpus.overlap import find_overlap, measured_text
 from tokenizer.corpus.seen import about
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError, listed
@@ -28,6 +32,9 @@ TEST_SHARE = 0.5
 """Share of the held-out documents that `choose` does not measure, for the comparison by language models."""
 HELD_OUT, HELD_OUT_BYTES = 0.2, 10_000_000
 """Share of the documents that is held out, and the most text, as stored."""
+NGRAM_WORDS, NEAR = 13, 0.5
+"""A held-out document is a near duplicate of training text if this share of its words, or more, is in sequences of so
+many words that occur in the training text."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,21 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """Text by which tokenizers are chosen that occurs in the training text.
+
+    Attributes:
+        near_duplicates: Number of held-out documents that were left out because they are near duplicates.
+        shared: Share of the words of the others that are in sequences of `ngram_words` words of the training text.
+        ngram_words: Words of a sequence.
+    """
+
+    near_duplicates: int
+    shared: float
+    ngram_words: int = NGRAM_WORDS
+
+
+@dataclass(frozen=True)
 class Division:
     """A text in three parts.
 
@@ -57,15 +79,19 @@ class Division:
         corpus: The text; its training split trains tokenizers.
         selection: The held-out documents by which tokenizers are chosen. The others are left for the models.
         identity: What the split depends on.
+        overlap: What of the selection occurs in the training text.
     """
 
     corpus: Corpus
     selection: Corpus
     identity: Identity
+    overlap: Overlap
 
 
 def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: Progress | None = None) -> Division:
     """Divide a text by a hash of each document, and write the documents to choose by.
+
+    Near duplicates of training documents are not among these, unless too few others are left.
 
     Args:
         text: The text.
@@ -80,10 +106,12 @@ def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: P
     corpus, path = Corpus(replace(text.config, heldout_fraction=share)), folder / SELECTION
     hashed = digest(corpus.identity())
     identity = Identity(about(corpus)["places"], corpus.config.source_field, hashed, share, TEST_SHARE)
-    if not path.exists() or _record(path) != {**asdict(identity), "checksum": checksum(path, again=True)}:
-        _write(corpus, path, progress)
-        write_sealed(path.with_suffix(".json"), {**asdict(identity), "checksum": checksum(path)})
-    return Division(corpus, Corpus(CorpusConfig(paths=[str(path)], source_field="source")), identity)
+    facts, record = asdict(identity), _record(path)
+    if not path.exists() or record != {**facts, **record, "checksum": checksum(path, again=True)}:
+        overlap = _write(corpus, path, progress)
+        write_sealed(path.with_suffix(".json"), {**facts, "overlap": asdict(overlap), "checksum": checksum(path)})
+    overlap = Overlap(**_record(path)["overlap"])
+    return Division(corpus, Corpus(CorpusConfig(paths=[str(path)], source_field="source")), identity, overlap)
 
 
 def check_folder(folder: Path, text: Corpus) -> None:
@@ -102,22 +130,32 @@ def _record(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _write(corpus: Corpus, path: Path, progress: Progress | None) -> None:
+def _write(corpus: Corpus, path: Path, progress: Progress | None) -> Overlap:
     test = Corpus(replace(corpus.config, heldout_sample=TEST_SHARE))
     tested = {hashlib.sha256(text.encode()).digest() for _, text in documents_by_origin(test, "heldout")}
-    tick, n_bytes, kept = Throttle(progress, "bytes held out"), 0, set[bytes]()
-    with replacing(path) as file:
-        for source, text in documents_by_origin(corpus, "heldout"):
-            data = text.encode()
-            hashed = hashlib.sha256(data).digest()
-            if hashed not in tested:
-                file.write(json.dumps({"text": text, "source": source}).encode() + b"\n")
-                kept.add(hashed)
-            n_bytes += len(data)
-            tick(n_bytes)
-    if len(kept) < LEAST_DOCUMENTS:
+    tick, n_bytes = Throttle(progress, "bytes held out"), 0
+    documents = []
+    for source, text in documents_by_origin(corpus, "heldout"):
+        data = text.encode()
+        if hashlib.sha256(data).digest() not in tested:
+            documents.append((source, text))
+        n_bytes += len(data)
+        tick(n_bytes)
+    texts = [text for _, text in documents]
+    measured = measured_text([Batch.from_texts(texts)] if texts else [], NGRAM_WORDS)
+    found = find_overlap(measured, corpus.batches("train", readers=2, in_order=False), progress=progress)
+    near = found.shared >= NEAR * np.maximum(found.words, 1)
+    if len(set(compress(texts, ~near))) < LEAST_DOCUMENTS:  # the share of repeated words says that they are there
+        near[:] = False
+    if len(set(texts)) < LEAST_DOCUMENTS:
         raise UserError(
-            f"only {len(kept)} different documents are held out to choose by, and at least {LEAST_DOCUMENTS} are "
+            f"only {len(set(texts))} different documents are held out to choose by, and at least {LEAST_DOCUMENTS} are "
             "required; use more documents (a .txt file is one, unless a separator splits it), or hold out a larger "
             f"share than heldout={corpus.config.heldout_fraction:g}"
         )
+    with replacing(path) as file:
+        for (source, text), left_out in zip(documents, near, strict=True):
+            if not left_out:
+                file.write(json.dumps({"text": text, "source": source}).encode() + b"\n")
+    shared = found.shared[~near].sum() / max(found.words[~near].sum(), 1)
+    return Overlap(int(near.sum()), float(shared))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.fertility.choosing import CHEAPEST
-from experiments.numbers import si
+from experiments.fertility.choosing import CHEAPEST, LEAST_COUNT, is_rare
+from experiments.numbers import percent, si, signed
 from experiments.progress import Lines, Table
 from experiments.report import page
 from experiments.report.fertility_page import premium
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SUFFIX = r"\.(txt|jsonl?|csv|parquet)(\.(gz|zst))?$"
-LEAST_COUNT = 10
-"""A vocabulary whose last merge is rarer than this in the training text is noted: the text is too small for it."""
-
+_MUCH_SHARED = 0.01
+"""Share of the measured words that occur in the training text from which on it is said."""
 SAMPLES = {1.0: 6.71, 7.9: 1.86, 32.0: 0.58, 131.0: 0.29}
 """More tokens, in percent, by MB of training text: 32,768 tokens of BPE on English against 514 MB (docs/scale.md)."""
 
@@ -33,12 +32,14 @@ def render(report: Mapping[str, Any]) -> str:
     kinds = [row for row in report["rows"] if row["by"] == "kind"]
     grouped = kinds or [row for row in report["rows"] if row["by"] == "source"]
     groups = list(dict.fromkeys(row["group"] for row in grouped))
-    every = sorted(report["tokenizers"], key=lambda one: one["relative"])
+    finalists = report["finalists"]
+    every = sorted(report["tokenizers"], key=lambda one: one["flops_per_byte"])
     return page.render(
         "choose.html",
         title="Which tokenizer for this text",
         figures=[_frontier(report)],
         report=report,
+        against=against(report),
         headline=headline(report),
         notes=notes(report),
         groups=groups if len(groups) > 1 else [],
@@ -46,6 +47,7 @@ def render(report: Mapping[str, Any]) -> str:
         cells={(row["tokenizer"], row["group"]): row for row in grouped},
         names=[one["name"] for one in every],
         table_of_all=table(report, every),
+        commands={one["name"]: command_text(["superbpe", *one["command"]]) for one in finalists if one["command"]},
         premium=premium,
         shade=_shade,
         bakeoff=command_text(["superbpe", *report["bakeoff"]["command"]]),
@@ -54,7 +56,7 @@ def render(report: Mapping[str, Any]) -> str:
 
 def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) -> Table:
     """The table of some tokenizers, for the page and the terminal."""
-    chosen = {one["name"] for one in report["finalists"]}
+    chosen, with_losses = {one["name"] for one in report["finalists"]}, has_losses(report)
     rows = []
     for one in tokenizers:
         place = "loses text" if one["lossy"] else "cheapest up to this size" if one["frontier"] else ""
@@ -64,17 +66,41 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
                 Lines(one["name"], remark),
                 f"{one['vocab_size']:,}",
                 f"{one['bytes_per_token']:.3f}",
-                premium(one, "relative"),
+                premium(one, "relative") if one["reference"] != one["name"] else "reference",
+                si(one["flops_per_byte"]),
+                *([_loss(one)] if with_losses else []),
                 si(one["cache_bytes_per_byte"]),
                 f"{one['superwords']:,}",
                 si(one["parameters"]),
                 "" if one["last_count"] is None else f"{one['last_count']:,}",
             ]
         )
-    header = ["tokenizer", "vocabulary", Lines("bytes per", "token"), Lines("cost against", report["reference"])]
+    header = ["tokenizer", "vocabulary", Lines("bytes per", "token"), Lines("cost against", against(report))]
+    header.append(Lines("FLOPs", "per byte"))
+    if with_losses:
+        header.append(Lines("bits", "per byte"))
     header += [Lines("KV cache,", "bytes per byte"), "superwords", Lines("parameters of", "embedding, head")]
     header.append(Lines("count of the", "last merge"))
     return Table("All tokenizers", header, rows)
+
+
+def has_losses(report: Mapping[str, Any]) -> bool:
+    """Whether models of some tokenizers were measured."""
+    return any(one["bits_per_byte"] is not None for one in report["tokenizers"])
+
+
+def _loss(one: Mapping[str, Any]) -> str:
+    """Loss of the models of a tokenizer, and its difference to that of the run's first tokenizer as a remark."""
+    if one["bits_per_byte"] is None:
+        return "–"
+    change = one["loss_percent"]
+    return Lines(f"{one['bits_per_byte']:.4f}", f"{signed(change, 2)} %" if change is not None else "")
+
+
+def against(report: Mapping[str, Any]) -> str:
+    """The tokenizer with which each is compared, in words."""
+    references = {one["reference"] for one in report["tokenizers"]}
+    return "BPE of its size" if len(references) > 1 else report["reference"]
 
 
 def short_table(report: Mapping[str, Any]) -> Table:
@@ -85,52 +111,87 @@ def short_table(report: Mapping[str, Any]) -> Table:
         f"{len(report['tokenizers'])} tokenizers on {si(report['text']['bytes'])}B of held-out text: finalists, and "
     )
     title += f"the cheapest up to a size; costs of serving {report['deployment']['name']}"
-    return table(report, sorted(rows, key=lambda one: one["vocab_size"])).cut(columns=5)._replace(title=title)
+    return (
+        table(report, sorted(rows, key=lambda one: one["vocab_size"]))
+        .cut(columns=6 if has_losses(report) else 5)
+        ._replace(title=title)
+    )
 
 
 def headline(report: Mapping[str, Any]) -> str:
     """The cheapest finalist against the reference."""
     best = next((one for one in report["finalists"] if one["why"].startswith(CHEAPEST)), None)
+    made_here = [one for one in report["tokenizers"] if one["last_count"] is not None]
+    if not any(one["supported"] for one in made_here):
+        smallest = min(one["vocab_size"] for one in made_here)
+        return (
+            f"The text is too small to choose by: it has {si(report['training_bytes'])}B to train on, and even with "
+            f"{smallest:,} tokens, the last merges of BPE occur fewer than {LEAST_COUNT} times. Use more text, or "
+            "smaller vocabularies."
+        )
     if best is None:
         return (
-            f"No tokenizer is certainly cheaper to serve than {report['reference']}: a saving counts from "
-            f"{100 * report['smallest_saving']:.1f} % on, because other training text can change the cost as much."
+            f"No tokenizer is certainly cheaper to serve than {against(report)}: a saving counts from "
+            f"{100 * report['smallest_saving']:.1f} % on, because other training text can change it as much."
         )
-    too_small = not {one["name"] for one in report["finalists"]}.isdisjoint(_rare(report))
-    hint = " The text is too small for some of these vocabularies (see below)." if too_small else ""
-    return f"{best['name']} is {best['why']}.{hint}"
+    compared = next(one["reference"] for one in report["tokenizers"] if one["name"] == best["name"])
+    size = {one["name"]: one["vocab_size"] for one in report["tokenizers"]}
+    equal = f" {compared} is BPE of the same size." if size[best["name"]] == size[compared] else ""
+    return f"{best['name']} is {best['why']}.{equal}"
 
 
-def _rare(report: Mapping[str, Any]) -> list[str]:
-    """Names of the tokenizers for whose vocabulary the text is too small."""
-    return [one["name"] for one in report["tokenizers"] if (one["last_count"] or LEAST_COUNT) < LEAST_COUNT]
+def overlap_sentence(report: Mapping[str, Any]) -> str:
+    """How much of the measured text occurs in the training text, and how long the tokens of the cheapest are."""
+    overlap, best = report["overlap"], report["finalists"][min(1, len(report["finalists"]) - 1)]
+    longest, n_words = best["longest"], overlap["ngram_words"]
+    near = ""
+    if overlap["near_duplicates"]:
+        near = f", without {counted(overlap['near_duplicates'], 'held-out document')} that mostly do"
+    return (
+        f"{percent(overlap['shared'])} of the measured words occur in the training text in sequences of {n_words} or "
+        f"more{near}; the longest token of {best['name']} has {counted(len(longest.encode()), 'byte')}: {longest!r}"
+    )
 
 
 def notes(report: Mapping[str, Any]) -> list[str]:
     """Limits of the comparison: too little text, tokenizers that lose text or were measured on a sample."""
-    every = report["tokenizers"]
-    rare = listed(_rare(report))
-    missing, lossy = listed(report["missing"]), listed(one["name"] for one in every if one["lossy"])
-    limits = {
-        f"the last merges of {rare} occur fewer than {LEAST_COUNT} times in the training text: it is too small": rare,
-        f"the text has too few pairs for {missing}": missing,
-        f"text is lost by {lossy}, which cannot be finalists": lossy,
-        "; ".join(report["unknown"]): report["unknown"],
-        "the text has too few sources for a verdict by sources, so the next command takes documents to be independent "
-        "(eval.cluster=document); for files of different kinds of text its intervals are too narrow": (
-            "eval.cluster=document" in report["bakeoff"]["command"]
-        ),
-    }
-    n_bytes = report["training_bytes"]
+    every, command = report["tokenizers"], report["bakeoff"]["command"]
+    n_bytes, reads = report["training_bytes"], report["bakeoff"]["train_bytes"]
+    said = []
+    if rare := [one["name"] for one in every if is_rare(one["last_count"])]:
+        said.append(
+            f"the last merges of {listed(rare)} occur fewer than {LEAST_COUNT} times in the training text, which is "
+            "too small for these vocabularies: they are no finalists"
+        )
+    if report["missing"]:
+        said.append(f"the text has too few pairs for {listed(report['missing'])}")
+    if lossy := [one["name"] for one in every if one["lossy"]]:
+        said.append(f"text is lost by {listed(lossy)}, which cannot be finalists")
+    said += [*report["unknown"], *report["edges"]]
+    if report["unmatched"]:
+        said.append(f"the run of models also has {listed(report['unmatched'])}, which are not measured here")
+    if report["overlap"]["near_duplicates"] or report["overlap"]["shared"] >= _MUCH_SHARED:
+        said.append(overlap_sentence(report))
+    if "eval.cluster=document" in command:
+        said.append(
+            "the text has too few sources for a verdict by sources, so the next command takes documents to be "
+            "independent (eval.cluster=document); for files of different kinds of text its intervals are too narrow"
+        )
+    if command and reads > n_bytes:
+        said.append(
+            f"each model of the next command reads {si(reads)}B, the training text {reads / n_bytes:.1f} times; "
+            f"{si(reads)}B of training text or more would be better"
+        )
+    for one in every:
+        if one["software"]:
+            said.append(f"{one['name']} is run by {one['software']}, on {counted(one['documents'], 'document')}")
     size = min(SAMPLES, key=lambda size: abs(math.log(1e6 * size / max(n_bytes, 1))))
-    saved = f"far more would save about {SAMPLES[size]:.1g} % of the tokens, judging by BPE"
-    other = [one for one in every if one["software"]]
-    return [
-        *(note for note, reason in limits.items() if reason),
-        *(f"{one['name']} is run by {one['software']}, on {counted(one['documents'], 'document')}" for one in other),
-        f"trained on {si(n_bytes)}B of text; {saved} of 32,768 tokens on English",
-        "a name says the recipe, the size of the vocabulary and, after -t, the size at which superwords start",
-    ]
+    said.append(
+        f"trained on {si(n_bytes)}B of text; far more would save about {SAMPLES[size]:.1g} % of the tokens, judging by "
+        "BPE of 32,768 tokens on English"
+    )
+    said.append("a name says the recipe, the size of the vocabulary and, after -t, the size at which superwords start")
+    return said
 
 
 def _shade(row: Mapping[str, Any]) -> str:
@@ -141,7 +202,7 @@ def _shade(row: Mapping[str, Any]) -> str:
 
 def _frontier(report: Mapping[str, Any]) -> Figure:
     chosen = [one["name"] for one in report["finalists"]]
-    fields = ("name", "vocab_size", "relative")
+    fields = ("name", "vocab_size", "flops_per_byte")
     rows = [
         {"tokenizer": one["recipe"], "chosen": one["name"] in chosen, **{field: one[field] for field in fields}}
         for one in report["tokenizers"]
@@ -149,11 +210,11 @@ def _frontier(report: Mapping[str, Any]) -> Figure:
     labels = list(dict.fromkeys(row["tokenizer"] for row in rows))
     points = data().mark_point(strokeWidth=2).encode(
         x=vocabulary_axis(rows),
-        y=alt.Y("relative:Q", title="cost over the reference's", scale=alt.Scale(zero=False)),
+        y=alt.Y("flops_per_byte:Q", title="FLOPs per byte", scale=alt.Scale(zero=False)),
         color=colour(labels),
         shape=shape(labels),
         size=alt.condition("datum.chosen", alt.value(190), alt.value(60)),
-        tooltip=[alt.Tooltip("name:N"), alt.Tooltip("vocab_size:Q"), alt.Tooltip("relative:Q", format=".3f")],
+        tooltip=[alt.Tooltip("name:N"), alt.Tooltip("vocab_size:Q"), alt.Tooltip("flops_per_byte:Q", format=".3s")],
     )  # fmt: skip
     return Figure(
         "frontier",

@@ -31,7 +31,7 @@ def test_a_choice_without_a_folder_has_the_tokenizers_and_writes_nothing(text, t
     assert {one.name for one in choice.tokenizers} == {"bpe-o200k-600", "uw-2025-o200k-600-t300"}
     assert choice.finalists[0].name == choice.reference
     assert choice.finalists[0].tokenizer.vocab_size == 600
-    assert choice.bakeoff.command == []
+    assert not choice.bakeoff.command
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().out == ""
     with pytest.raises(UserError, match="reference='bpe' is not a tokenizer"):

@@ -1,5 +1,6 @@
 """`superbpe choose`: the grid, its prices, the finalists and the command that compares them."""
 
+import dataclasses
 import json
 import math
 import re
@@ -13,7 +14,7 @@ import pytest
 from experiments.cli import main
 from experiments.cli.compose import load
 from experiments.config import part
-from experiments.fertility import choice
+from experiments.fertility import choice, search
 from experiments.fertility.choosing import Candidate, Contender, cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, grid
 from experiments.fertility.measures import Measure, deployment
@@ -51,6 +52,24 @@ def choose(text, out, *more):
     return json.loads((out / "choose.json").read_text(encoding="utf-8"))
 
 
+def words_of(document):
+    return re.findall(r"\w+", document.lower().replace("_", " "))
+
+
+def sequences_of(document):
+    words = words_of(document)
+    return [tuple(words[i : i + 13]) for i in range(len(words) - 12)]
+
+
+def covered(document, sequences):
+    """Share of the words of a document that are in one of these sequences of 13 words."""
+    inside = [False] * len(words_of(document))
+    for i, sequence in enumerate(sequences_of(document)):
+        if sequence in sequences:
+            inside[i : i + 13] = [True] * 13
+    return sum(inside) / max(len(inside), 1)
+
+
 def test_the_grid_has_every_combination_once():
     cells = grid(None, ["uw-2025", "boundless"], [0.5, 400, 9000], [800, 1600], ["o200k", "gpt2"])
     assert [cell.name for cell in cells] == [
@@ -85,8 +104,14 @@ def test_tokenizers_equal_those_that_are_trained_alone(text, report):
     lines = (text.parent / "out" / "selection.jsonl").read_text(encoding="utf-8").splitlines()
     selection = {json.loads(line)["text"] for line in lines}
     assert len(selection) == report["text"]["documents"]
-    assert training | selection | test == documents("all")
-    assert len(training) + len(selection) + len(test) == len(documents("all"))
+    near = documents("all") - training - test - selection
+    assert training | selection | test | near == documents("all")
+    assert len(training) + len(selection) + len(test) + len(near) == len(documents("all"))
+    assert len(near) == report["overlap"]["near_duplicates"] > 0
+    sequences = {words for document in training for words in sequences_of(document)}
+    for some, repeated in ((selection, False), (near, True)):
+        shares = [covered(document, sequences) for document in some]
+        assert all((share >= 0.5) is repeated for share in shares)
 
 
 def test_numbers_equal_those_of_fertility(text, report, tmp_path):
@@ -168,7 +193,7 @@ def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
 ):
     train_bpe(texts.sample(60_000), 500).save(tmp_path / "mine")
     n_bytes, n_documents = (report["text"][key] for key in ("bytes", "documents"))
-    monkeypatch.setattr(choice, "SAMPLE_BYTES", n_bytes // 3)
+    monkeypatch.setattr(search, "SAMPLE_BYTES", n_bytes // 3)
     monkeypatch.setattr(choice, "CONTEXT_BYTES", 5)
     against = [f"mine={tmp_path / 'mine'}", f"other={other_tokenizers.write(tmp_path, 'lowercased_bytes')}"]
     mine = choose(text, text.parent / "out", "--against", *against, "--reference", "mine")
@@ -181,7 +206,7 @@ def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
     assert mine["finalists"][0]["folder"] == str(tmp_path / "mine")
     assert rows["other"]["documents"] == -(-n_documents // 4)  # of other software
     found, alone = rows["bpe-o200k-600"], {one["name"]: one for one in report["tokenizers"]}["bpe-o200k-600"]
-    assert found == alone | {key: value for key, value in found.items() if key.startswith("relative")}
+    assert found == alone | {key: found[key] for key in found if key.startswith(("reference", "relative"))}
     said = capsys.readouterr().out
     assert f", on {rows['other']['documents']} documents" in said
     assert "mine opens in tokenizers 0.23, " in said
@@ -196,10 +221,13 @@ def test_prices_are_those_of_the_deployment(report):
         assert cost_curve(deployed, 5000)(tokens_per_byte) == pytest.approx(expected, rel=1e-12)
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     for one in report["tokenizers"]:
-        rows = (overall[one["name"]], overall[report["reference"]])
+        rows = (overall[one["name"]], overall[one["reference"]])
         cost, other = (row["prefill_flops_per_byte"] + row["decode_flops_per_byte"] for row in rows)
         assert one["relative"] == pytest.approx(cost / other, rel=1e-12)
-        assert one["name"] == report["reference"] or one["relative_low"] < one["relative"] < one["relative_high"]
+        assert one["flops_per_byte"] == pytest.approx(cost, rel=1e-12)
+        size = {other["name"]: other["vocab_size"] for other in report["tokenizers"]}
+        assert (size[one["reference"]], one["reference"][:9]) == (one["vocab_size"], "bpe-o200k")
+        assert one["name"] == one["reference"] or one["relative_low"] < one["relative"] < one["relative_high"]
     for mistake in ("dense-9b", "n_layer=3", "n_layers=many"):
         with pytest.raises(UserError, match="deployment: "):
             deployment([mistake])
@@ -222,12 +250,12 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another():
     n_bytes = np.array([len(text.encode()) for text in held])
     documents = Documents(n_bytes, n_bytes, [], np.arange(len(held), dtype=np.uint64))
     totals = [candidate(train[i::4]).tokens.sum() / n_bytes.sum() for i in range(4)]
-    least = margin([cost_curve(Deployment(), 2000)(total) for total in totals])
+    least = margin([math.log(cost_curve(Deployment(), 2000)(total)) for total in totals])
 
     def chosen(every, reference, existing=()):
         contenders = {name: Contender(tally, "bpe") for name, tally in every.items()}
-        priced = price(contenders, reference, documents, Deployment())
-        return list(finalists(priced, reference, least, existing))
+        priced = price(contenders, dict.fromkeys(every, reference), documents, Deployment())
+        return list(finalists(priced, least, existing, reference=reference))
 
     for name in candidates:
         assert chosen(candidates, name) == [name]
@@ -279,15 +307,55 @@ def test_no_slow_package_is_needed(text, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def priced_at(name, cost, **changes):
+    settings = {
+        "name": name, "recipe": "bpe", "vocab_size": 500, "superwords": 0, "lossy": False, "flops_per_byte": cost,
+        "reference": "ref", "relative": Measure(cost, cost - 0.01, cost + 0.01), "supported": True,
+        "documents": 100, "bytes_per_token": 4.0, "cache_bytes_per_byte": 1.0, "parameters": 1, "last_count": 20,
+        "software": None,
+    }  # fmt: skip
+    return Candidate(**settings | changes)
+
+
 def test_a_saving_counts_beyond_what_other_training_text_would_change():
-    """Two standard deviations of the logarithms of the quarters' costs, and at least half a per cent."""
-    costs = np.exp([0.01, -0.01, 0.01, -0.01])
-    assert margin(costs) == pytest.approx(2 * 0.01 * math.sqrt(4 / 3))
-    assert margin([5.0] * 4) == 0.005
-    priced = [
-        Candidate(
-            name="a", recipe="bpe", vocab_size=500, superwords=0, lossy=False, relative=Measure(0.96, 0.95, 0.97),
-            documents=100, bytes_per_token=4.0, cache_bytes_per_byte=1.0, parameters=1, last_count=20, software=None,
-        )
-    ]  # fmt: skip
-    assert [list(finalists(priced, "ref", least)) for least in (0.029, 0.031)] == [["ref", "a"], ["ref"]]
+    """Two standard deviations of the savings on quarters of the text, and at least half a per cent."""
+    assert margin([0.01, -0.01, 0.01, -0.01]) == pytest.approx(2 * 0.01 * math.sqrt(4 / 3))
+    assert margin([-0.2] * 4) == 0.005
+    every = [priced_at("ref", 1.0, relative=Measure(1.0)), priced_at("a", 0.96)]
+    assert [list(finalists(every, least)) for least in (0.029, 0.031)] == [["ref", "a"], ["ref"]]
+
+
+def test_finalists_are_of_one_size_and_supported_by_the_text():
+    """The cheapest is compared with BPE of its size, whatever is cheaper at a size that the text does not support."""
+    small = [priced_at("bpe-s", 1.0, reference="bpe-s", relative=Measure(1.0))]
+    small += [priced_at("super-s", 0.8, reference="bpe-s", recipe="super", superwords=9)]
+    small += [priced_at("other-s", 0.85, reference="bpe-s", recipe="other", superwords=9)]
+    large = [priced_at("bpe-l", 0.7, vocab_size=900, reference="bpe-l", relative=Measure(1.0), supported=False)]
+    large += [priced_at("super-l", 0.5, vocab_size=900, reference="bpe-l", recipe="super", supported=False)]
+    why = finalists([*small, *large], 0.01)
+    assert list(why) == ["bpe-s", "super-s", "other-s"]
+    assert why["super-s"].endswith("−20.0 % FLOPs per byte against bpe-s (95 %: −21.0 to −19.0 %)")
+    supported = [dataclasses.replace(one, supported=True) for one in large]
+    assert list(finalists([*small, *supported], 0.01)) == ["bpe-l", "super-l"]
+    mine = [priced_at("mine", 0.9, vocab_size=600, reference=None, relative=Measure(None))]
+    mine += [priced_at("mine-extended", 0.6, vocab_size=750, reference="mine", frontier=True)]
+    why = finalists([*small, *large, *mine], 0.01, ["mine"], {"mine-extended": "mine"})
+    assert list(why) == ["bpe-s", "super-s", "mine", "mine-extended"]
+    assert "keeps the ids of mine" in why["mine-extended"]
+
+
+def test_the_grid_grows_until_the_cheapest_is_inside(text, tmp_path):
+    """Lower transitions are tried as long as the lowest is the cheapest."""
+    corpus = Corpus(CorpusConfig(paths=[str(text)]))
+    settings = {"sizes": [600], "patterns": ["o200k"], "presets": ["digits"], "heldout": 0.4, "out": tmp_path / "out"}
+    grown = choice.choose_tokenizers(corpus, **settings)
+    costs = {one.name.rpartition("-t")[2]: one.flops_per_byte for one in grown.tokenizers if one.superwords}
+    assert list(costs) == ["480", "540", "420", "360", "300"]
+    assert min(costs, key=costs.get) == "300"
+    assert (
+        grown.edges[0] == "the transition of digits-600-t300 (300 tokens, 50 % of the vocabulary) is the lowest tried"
+    )
+    assert "the vocabulary of digits-600-t300 is the largest tried" in grown.edges
+    fixed = choice.choose_tokenizers(corpus, transitions=[0.8, 0.9], **settings)
+    assert len(fixed.tokenizers) == 3
+    assert any("80 % of the vocabulary) is the lowest tried" in edge for edge in fixed.edges)

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.cli import main
 from experiments import api
+from experiments.cli import main
 from superbpe import train_superbpe
 from tests import texts
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, patterns, train_bpe
