@@ -169,7 +169,7 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         said.append(f"text is lost by {listed(lossy)}, which cannot be finalists")
     said += [*report["unknown"], *report["edges"]]
     if report["unmatched"]:
-        said.append(f"the run of models also has {listed(report['unmatched'])}, which are not measured here")
+        said.append(f"the run of models also has {listed(report['unmatched'])}, of which no tokenizer is here")
     if report["overlap"]["near_duplicates"] or report["overlap"]["shared"] >= _MUCH_SHARED:
         said.append(overlap_sentence(report))
     if "eval.cluster=document" in command:

@@ -9,6 +9,7 @@ import pytest
 
 import experiments
 from experiments import choose_tokenizers, compare_runs, inspect_vocabulary, measure_fertility, run_pipeline
+from experiments.fertility.losses import measured_losses
 from tests import texts
 from tests.experiments.conftest import tiny_overrides, write_corpus
 from tokenizer import Corpus, CorpusConfig
@@ -56,6 +57,9 @@ def test_a_run_can_be_compared(tmp_path):
     found = compare_runs([tmp_path / "run"])
     assert found.result.labels == outcome.rungs[-1].labels
     assert found.written == []
+    losses = measured_losses(tmp_path / "run")
+    assert list(losses) == [arm.tokenizer.sha256 for arm in found.result.arms]
+    assert [loss.bits_per_byte for loss in losses.values()] == [arm.scores.bits_per_byte for arm in found.result.arms]
     with pytest.raises(UserError, match="unknown"):
         run_pipeline(["corpsu=files"], tmp_path / "other")
     assert not (tmp_path / "other").exists()

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from experiments.config import part
 from experiments.fertility import choice, search
 from experiments.fertility.choosing import Candidate, Contender, cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, grid
+from experiments.fertility.losses import Loss
 from experiments.fertility.measures import Measure, deployment
 from experiments.fertility.tallies import Documents, Tally
 from lm.evaluate.deployment import Deployment, serving_cost
@@ -350,12 +352,45 @@ def test_the_grid_grows_until_the_cheapest_is_inside(text, tmp_path):
     settings = {"sizes": [600], "patterns": ["o200k"], "presets": ["digits"], "heldout": 0.4, "out": tmp_path / "out"}
     grown = choice.choose_tokenizers(corpus, **settings)
     costs = {one.name.rpartition("-t")[2]: one.flops_per_byte for one in grown.tokenizers if one.superwords}
-    assert list(costs) == ["480", "540", "420", "360", "300"]
-    assert min(costs, key=costs.get) == "300"
-    assert (
-        grown.edges[0] == "the transition of digits-600-t300 (300 tokens, 50 % of the vocabulary) is the lowest tried"
-    )
-    assert "the vocabulary of digits-600-t300 is the largest tried" in grown.edges
+    assert list(costs) == ["480", "540", "420", "360"]
+    assert min(costs, key=costs.get) == "420"
+    assert grown.edges == ["the vocabulary of digits-600-t420 is the largest tried"]
     fixed = choice.choose_tokenizers(corpus, transitions=[0.8, 0.9], **settings)
     assert len(fixed.tokenizers) == 3
     assert any("80 % of the vocabulary) is the lowest tried" in edge for edge in fixed.edges)
+
+
+def test_measured_losses_are_shown_beside_the_price(text, report, tmp_path, monkeypatch, capsys):
+    best = report["finalists"][1]
+    sha256 = Tokenizer.load(best["folder"]).sha256
+    losses = {sha256: Loss("super", 1.25, Measure(-0.8, -1.2, -0.4)), "": Loss("another", 1.3, Measure(None))}
+    monkeypatch.setattr(choice, "measured_losses", lambda run: losses if run == tmp_path else {})
+    shutil.copytree(text.parent / "out", tmp_path / "out")
+    found = choose(text, tmp_path / "out", "--with", str(tmp_path))
+    rows = {one["name"]: one for one in found["tokenizers"]}
+    assert (rows[best["name"]]["bits_per_byte"], rows[best["name"]]["loss_percent_low"]) == (1.25, -1.2)
+    assert found["unmatched"] == ["another"]
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1.2500" in said
+    assert "also has another, of which no tokenizer is here" in said
+
+
+def test_the_larger_vocabulary_gets_more_text_and_time(report):
+    assert report["bakeoff"]["train_bytes"] == choice.BAKEOFF_BYTES  # at most 8,192 tokens
+    corpus = Corpus(CorpusConfig(paths=report["text"]["files"], heldout_fraction=0.4))
+    documents = Documents(np.ones(1), np.ones(1), [], np.ones(1, np.uint64))
+    tallies = [SimpleNamespace(tokenizer=FakeTokenizer(size)) for size in (8192, 16_384)]
+    small, large = (
+        choice._bakeoff(corpus, documents, {"a": ("a", one), "b": ("b", one)}, ["dense-8b"]) for one in tallies
+    )
+    assert (small.train_bytes, large.train_bytes) == (3_200_000, 6_400_000)
+    assert "budget.train_bytes=6400000" in large.command
+    assert large.seconds > 2 * small.seconds > 4000
+
+
+class FakeTokenizer:
+    def __init__(self, size):
+        self.vocab_size = size
+
+    def token_byte_lengths(self):
+        return np.ones(self.vocab_size)
