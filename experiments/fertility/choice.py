@@ -1,8 +1,8 @@
 """Finds the tokenizers that are worth a comparison for a text, as `superbpe choose` does.
 
-Four steps: `divide` the text, train a grid (`Trainer`), count tokens on documents that trained none of it (`tally`),
-and decide by the cost of serving a model with each tokenizer (`choosing`), always against BPE of the same size. While
-the cheapest is at the edge of the grid, the grid grows.
+`divide` the text; train a grid of tokenizers and count their tokens on documents that trained none of them
+(`Search.explore`), while the cheapest is at the edge of the grid; `decide` by the cost of serving a model with each,
+against BPE of the same size.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.fertility import measures
-from experiments.fertility.choosing import Candidate, Contender, finalists, margin, price
-from experiments.fertility.grid import Cell, Trainer, grid
+from experiments.fertility.choosing import Candidate, finalists, margin, price
+from experiments.fertility.grid import Trainer, grid
 from experiments.fertility.losses import Loss, measured_losses
 from experiments.fertility.measures import Measured, MeasuredText
 from experiments.fertility.search import Search
@@ -27,11 +27,11 @@ from experiments.progress import Reporter, quiet
 from experiments.shell import hydra_names, operand, setting
 from lm.evaluate.bits_per_byte import SOURCE as OF_SOURCES
 from lm.evaluate.comparison import FEWEST_EFFECTIVE
-from tokenizer import CorpusConfig, Tokenizer
+from tokenizer import CorpusConfig
 from tokenizer.corpus.seen import saw
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import shown
+from tokenizer.files import shown, weighted
 from tokenizer.patterns import resolve
 from tokenizer.progress import thread_count
 
@@ -52,8 +52,6 @@ CONTEXT_BYTES = 768
 """`eval.context_bytes` of `superbpe pipeline`, the length of the longest allowed token."""
 BAKEOFF_BYTES, BAKEOFF_TOKENS = 3_200_000, 8192
 """Text that a model of `experiment=bakeoff` reads, and the size of its vocabulary; a larger one needs more text."""
-LEAST_TOKENS = 300
-"""Smallest vocabulary of an existing tokenizer for which BPE of the same size is trained."""
 
 
 @dataclass(frozen=True)
@@ -224,55 +222,36 @@ def choose_tokenizers(
             documents = read(division.selection)
         unknown = _check_unseen(existing, documents, division)
         trainer = Trainer(division.corpus, folder / TRAINED, asdict(division.identity), reporter, thread_count(threads))
-        search = Search(trainer, division.selection, documents, deployed, cells[0].pattern)
-        tallies = search.tally([one.tokenizer for one in existing.values()])
-        for (name, one), counted in zip(existing.items(), tallies, strict=True):
-            search.contenders[name] = Contender(counted, name, software=one.about()["software"])
-        search.train(cells)
-        parents = _extend(search, existing) if any(cell.preset for cell in cells) else {}
-        if reference is None:
-            others = {search.contenders[name].tally.tokenizer.vocab_size for name in (*existing, *parents)}
-            search.train([Cell(size, search.pattern) for size in sorted(others) if size > LEAST_TOKENS])
-        edges = search.grow([cell.size for cell in cells], fixed_sizes=bool(sizes), fixed_transitions=bool(transitions))
-        decision = _decide(search, reference, list(existing), parents)
-        places = {name: _place(name, existing, folder) for name in decision.why}
-        for name in places.keys() & search.trained.keys():
-            search.trained[name].tokenizer.save(places[name])
-        made = {name: (place, search.contenders[name].tally) for name, place in places.items()}
+        search = Search(trainer, division.selection, documents, deployed, cells[0].pattern, existing)
+        search.explore(
+            cells,
+            extend_by=PRESETS_TRIED[0] if any(cell.preset for cell in cells) else None,
+            equal_sizes=reference is None,
+            fixed_sizes=bool(sizes),
+            fixed_transitions=bool(transitions),
+        )
+        decision = decide(search, reference)
+        made = [_finalist(name, why, search, text, folder) for name, why in decision.why.items()]
         base = search.contenders[decision.reference].tally
+        every = search.contenders.items()
         choice = Choice(
             reference=decision.reference,
             text=MeasuredText.of(text, documents),
             deployment=deployed,
             deployment_name=" ".join(deployment),
             rows=[
-                row
-                for name, one in search.contenders.items()
-                for row in measures.rows(name, one.tally, documents, base, deployed=deployed)
+                row for name, one in every for row in measures.rows(name, one.tally, documents, base, deployed=deployed)
             ],
             split=division.identity,
             overlap=division.overlap,
             training_bytes=decision.training_bytes,
             smallest_saving=decision.smallest_saving,
             tokenizers=_with_losses(decision.candidates, search, losses),
-            finalists=[
-                Finalist(
-                    name=name,
-                    why=why,
-                    folder=made[name][0],
-                    examples=_examples(made[name][1]),
-                    longest=_longest(made[name][1].tokenizer),
-                    tokenizer=made[name][1].tokenizer,
-                    command=_extend_command(existing[parents[name]], name, text, made[name][1])
-                    if name in parents
-                    else (),
-                )
-                for name, why in decision.why.items()
-            ],
+            finalists=made,
             existing=list(existing),
             unknown=unknown,
             missing=[cell.name for cell in cells if cell.name not in search.trained],
-            edges=edges,
+            edges=search.edges,
             unmatched=_unmatched(losses, search),
             bakeoff=_bakeoff(division.corpus, documents, made, deployment) if out else Bakeoff(),
         )
@@ -311,22 +290,17 @@ def _check_unseen(existing: Mapping[str, Pretrained], documents: Documents, divi
     return unknown
 
 
-def _extend(search: Search, existing: Mapping[str, Pretrained]) -> dict[str, str]:
-    """Extend existing tokenizers without superwords with some; return the names, and those of the existing ones."""
-    parents = {}
-    for name, loaded in existing.items():
-        if isinstance(start := loaded.tokenizer, Tokenizer) and start.fence is None:
-            try:
-                search.add({f"{name}-extended": search.trainer.extend(start, name, PRESETS_TRIED[0])})
-                parents[f"{name}-extended"] = name
-            except UserError as error:
-                search.trainer.reporter.say(f"{name} cannot be extended with superwords: {error}", style="yellow")
-    return parents
-
-
 @dataclass(frozen=True)
-class _Decision:
-    """All tokenizers with their prices, the finalists and why they are, and what a saving must exceed."""
+class Decision:
+    """The choice among tokenizers.
+
+    Attributes:
+        reference: Name of the tokenizer with which the cheapest is compared.
+        smallest_saving: Smallest saving that counts, as a share.
+        training_bytes: Bytes of the text that trains tokenizers.
+        candidates: All tokenizers with their prices.
+        why: Why each finalist is one, by name, the reference first.
+    """
 
     reference: str
     smallest_saving: float
@@ -335,18 +309,45 @@ class _Decision:
     why: Mapping[str, str]
 
 
-def _decide(search: Search, reference: str | None, existing: Sequence[str], parents: Mapping[str, str]) -> _Decision:
-    """Choose the finalists."""
+def decide(search: Search, reference: str | None = None) -> Decision:
+    """Price the tokenizers, and choose the finalists.
+
+    Args:
+        search: The tokenizers, trained and counted.
+        reference: Name of the tokenizer with which the others are compared; None for BPE of the same size.
+
+    Raises:
+        UserError: The text is too small for the reference, or for any tokenizer.
+    """
     made_here = [search.trained[name] for name in search.cells if name in search.trained]
     if reference not in (None, *search.contenders) or not made_here:
         smallest = reference or min(search.cells.values(), key=lambda cell: cell.size).name
         raise UserError(f"the text is too small for {smallest}; use smaller vocabularies, or more text")
-    own = reference if reference in existing else None
+    own = reference if reference in search.existing else None
     least = margin(search.differences(search.cheapest(), own))
-    priced = price(search.contenders, search.references(parents, reference), search.documents, search.deployed)
-    why = finalists(priced, least, existing, parents, reference)
+    priced = price(search.contenders, search.references(reference), search.documents, search.deployed)
+    why = finalists(priced, least, search.existing, search.parents, reference)
     n_bytes = made_here[0].tokenizer.provenance["phase1"]["corpus_bytes"]
-    return _Decision(next(iter(why)), least, n_bytes, priced, why)
+    return Decision(next(iter(why)), least, n_bytes, priced, why)
+
+
+def _finalist(name: str, why: str, search: Search, text: Corpus, folder: Path) -> Finalist:
+    """A finalist, which is saved among the results unless the user has it."""
+    counted = search.contenders[name].tally
+    place = search.existing[name].source if name in search.existing else ""
+    if not place:
+        place = str(folder / FOLDER / name)
+        counted.tokenizer.save(Path(place))
+    parent = search.existing[search.parents[name]] if name in search.parents else None
+    return Finalist(
+        name=name,
+        why=why,
+        folder=place,
+        examples=_examples(counted),
+        longest=_longest(counted.tokenizer),
+        tokenizer=counted.tokenizer,
+        command=_extend_command(parent, name, text, counted.tokenizer.vocab_size) if parent else (),
+    )
 
 
 def _with_losses(candidates: Sequence[Candidate], search: Search, losses: Mapping[str, Loss]) -> list[Candidate]:
@@ -363,21 +364,19 @@ def _unmatched(losses: Mapping[str, Loss], search: Search) -> list[str]:
     return [loss.label for sha256, loss in losses.items() if sha256 not in here]
 
 
-def _extend_command(parent: Pretrained, name: str, text: Corpus, made: Tally) -> list[str]:
-    """Words of the command that extends an existing tokenizer by all of the text; empty if it was not loaded."""
-    if not parent.source:
+def _extend_command(parent: Pretrained, name: str, text: Corpus, size: int) -> list[str]:
+    """Words of the command that extends an existing tokenizer by all of the text.
+
+    Empty if the tokenizer was not loaded from a place, or the text is not in files.
+    """
+    if not parent.source or text.config.dataset:
         return []
     config, usual = asdict(text.config), asdict(CorpusConfig())
     reading = ("format", "field", "separator", "on_invalid_utf8", "on_error")
     options = [f"--{key.replace('_', '-')}={config[key]}" for key in reading if config[key] != usual[key]]
-    size = ["--vocab-size", str(made.tokenizer.vocab_size), "--superbpe", PRESETS_TRIED[0], "--keep-ids"]
-    return ["extend", operand(parent.source), *map(operand, text.config.places), *options, *size, "--to", name]
-
-
-def _place(name: str, existing: Mapping[str, Pretrained], folder: Path) -> str:
-    """Where a finalist is: where the user has it, or among the results."""
-    source = existing[name].source if name in existing else ""
-    return source or str(folder / FOLDER / name)
+    paths = text.config.paths or [weighted(entry, source)[0] for source, entry in text.config.sources.items()]
+    words = ["extend", operand(parent.source), *(operand(shown(path)) for path in paths), *options]
+    return [*words, "--vocab-size", str(size), "--superbpe", PRESETS_TRIED[0], "--keep-ids", "--to", name]
 
 
 def _longest(tokenizer: TokenizerLike) -> str:
@@ -393,12 +392,7 @@ def _examples(counted: Tally) -> list[str]:
     return [tokenizer.vocab[i].decode(errors="replace") for i in best if counted.counts[i]]
 
 
-def _bakeoff(
-    corpus: Corpus,
-    documents: Documents,
-    made: Mapping[str, tuple[str, Tally]],
-    deployment: Sequence[str],
-) -> Bakeoff:
+def _bakeoff(corpus: Corpus, documents: Documents, made: Sequence[Finalist], deployment: Sequence[str]) -> Bakeoff:
     """The command that compares the finalists on text not measured here, and its seconds on two cores.
 
     Models read text in proportion to the largest vocabulary, so that each token occurs as often as in the models of
@@ -409,7 +403,7 @@ def _bakeoff(
     Args:
         corpus: The text and its split.
         documents: The measured documents.
-        made: Place and tokens of each finalist, by name.
+        made: The finalists, the reference first.
         deployment: The words that name the deployment.
     """
     if len(made) < 2:
@@ -421,7 +415,8 @@ def _bakeoff(
     text["heldout_sample"] = min(
         TEST_SHARE, float(f"{TEST_BYTES / max(config.heldout_fraction * sum(corpus.sizes()), 1):.2g}")
     )
-    arms = {name: made[old][0] for old, name in hydra_names(made).items()}  # the reference first
+    names = hydra_names(one.name for one in made)
+    arms = {names[one.name]: one.folder for one in made}
     words = ["pipeline", "experiment=bakeoff", "corpus=files", f"arms=[{','.join(arms)}]"]
     words += [setting(f"corpus.{key}", value) for key, value in text.items()]
     for arm, place in arms.items():
@@ -429,7 +424,7 @@ def _bakeoff(
     words += [f"deployment{'.' if '=' in word else '='}{word}" for word in deployment]
     if sum(group.by == SOURCE for group in documents.groups) < FEWEST_EFFECTIVE[OF_SOURCES]:  # so few decide nothing
         words.append("eval.cluster=document")
-    tokenizers = [one.tokenizer for _, one in made.values()]
+    tokenizers = [one.tokenizer for one in made]
     longest = max(int(one.token_byte_lengths().max()) for one in tokenizers)
     if longest > CONTEXT_BYTES:
         words.append(f"eval.context_bytes={longest}")

@@ -11,6 +11,8 @@ from experiments.fertility.choosing import Contender, cost_curve, is_rare
 from experiments.fertility.grid import Cell
 from experiments.fertility.tallies import tally
 from experiments.numbers import percent, si
+from tokenizer import Tokenizer
+from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from experiments.fertility.tallies import Documents, Tally
     from lm.evaluate.deployment import Deployment
     from tokenizer import Corpus
+    from tokenizer.external.load import Pretrained
     from tokenizer.interface import TokenizerLike
 
 LEAST_SHARE, STEP, MOST_TOKENS = 0.4, 0.1, 256_000
@@ -26,6 +29,8 @@ LEAST_SHARE, STEP, MOST_TOKENS = 0.4, 0.1, 256_000
 SAMPLE_BYTES = 1_000_000
 """Text on which a tokenizer that only other software can run is measured: that software may take a second per MB."""
 _QUARTERS, _BYTES = 4, 256
+_LEAST_TOKENS = 300
+"""Smallest vocabulary of an existing tokenizer for which BPE of the same size is trained."""
 
 
 @dataclass
@@ -38,6 +43,9 @@ class Search:
         documents: Their sizes and groups.
         deployed: The model whose serving is priced.
         pattern: Pattern of full-strength BPE.
+        existing: The tokenizers that the user has, by name.
+        parents: Names of the tokenizers that extend one of these, and of that one.
+        edges: What of the cheapest tokenizer is at the edge of what was tried, as sentences.
         cells: The tokenizers that were tried, by name; the text may have too few pairs for some.
         trained: Those that are trained, and extended ones.
         contenders: All tokenizers whose tokens are counted.
@@ -48,9 +56,53 @@ class Search:
     documents: Documents
     deployed: Deployment
     pattern: str
+    existing: Mapping[str, Pretrained] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+    edges: list[str] = field(default_factory=list)
     cells: dict[str, Cell] = field(default_factory=dict)
     trained: dict[str, Trained] = field(default_factory=dict)
     contenders: dict[str, Contender] = field(default_factory=dict)
+
+    def explore(
+        self,
+        cells: Sequence[Cell],
+        *,
+        extend_by: str | None,
+        equal_sizes: bool,
+        fixed_sizes: bool,
+        fixed_transitions: bool,
+    ) -> None:
+        """Train a grid and what belongs to it, and count all tokens.
+
+        Args:
+            cells: The grid.
+            extend_by: Preset by which existing tokenizers without superwords are extended; None to extend none.
+            equal_sizes: Whether to train BPE of the sizes of existing and extended tokenizers.
+            fixed_sizes: Whether the user chose the sizes.
+            fixed_transitions: Whether the user chose the transitions.
+        """
+        tallies = self.tally([one.tokenizer for one in self.existing.values()])
+        for (name, one), counted in zip(self.existing.items(), tallies, strict=True):
+            self.contenders[name] = Contender(counted, name, software=one.about()["software"])
+        self.train(cells)
+        for name, one in self.existing.items() if extend_by else ():
+            self._extend(name, one.tokenizer, extend_by or "")
+        if equal_sizes:
+            sizes = {self.contenders[name].tally.tokenizer.vocab_size for name in (*self.existing, *self.parents)}
+            self.train([Cell(size, self.pattern) for size in sorted(sizes) if size > _LEAST_TOKENS])
+        self.edges = self.grow(
+            [cell.size for cell in cells], fixed_sizes=fixed_sizes, fixed_transitions=fixed_transitions
+        )
+
+    def _extend(self, name: str, start: TokenizerLike, preset: str) -> None:
+        """Extend an existing tokenizer, unless it has superwords or other software runs it."""
+        if not isinstance(start, Tokenizer) or start.fence is not None:
+            return
+        try:
+            self.add({f"{name}-extended": self.trainer.extend(start, name, preset)})
+            self.parents[f"{name}-extended"] = name
+        except UserError as error:
+            self.trainer.reporter.say(f"{name} cannot be extended with superwords: {error}", style="yellow")
 
     def train(self, cells: Sequence[Cell]) -> None:
         """Train the tokenizers that were not tried, and count their tokens."""
@@ -83,7 +135,7 @@ class Search:
         n_bytes = self.documents.n_bytes[counted.measured].sum()
         return float(cost_curve(self.deployed, counted.tokenizer.vocab_size)(counted.tokens.sum() / n_bytes))
 
-    def references(self, parents: Mapping[str, str], chosen: str | None = None) -> dict[str, str | None]:
+    def references(self, chosen: str | None = None) -> dict[str, str | None]:
         """Name of the tokenizer with which each is compared.
 
         It is the one that the user chose, or full-strength BPE of the same size, or the tokenizer that it extends.
@@ -92,7 +144,7 @@ class Search:
             return dict.fromkeys(self.contenders, chosen)
         of_size = {cell.size: name for name, cell in self.cells.items() if self.is_plain(cell) and name in self.trained}
         return {
-            name: of_size.get(one.tally.tokenizer.vocab_size, parents.get(name))
+            name: of_size.get(one.tally.tokenizer.vocab_size, self.parents.get(name))
             for name, one in self.contenders.items()
         }
 

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -379,9 +378,14 @@ def test_the_larger_vocabulary_gets_more_text_and_time(report):
     assert report["bakeoff"]["train_bytes"] == choice.BAKEOFF_BYTES  # at most 8,192 tokens
     corpus = Corpus(CorpusConfig(paths=report["text"]["files"], heldout_fraction=0.4))
     documents = Documents(np.ones(1), np.ones(1), [], np.ones(1, np.uint64))
-    tallies = [SimpleNamespace(tokenizer=FakeTokenizer(size)) for size in (8192, 16_384)]
     small, large = (
-        choice._bakeoff(corpus, documents, {"a": ("a", one), "b": ("b", one)}, ["dense-8b"]) for one in tallies
+        choice._bakeoff(
+            corpus,
+            documents,
+            [choice.Finalist(name, "", name, [], "", FakeTokenizer(size)) for name in ("a", "b")],
+            ["dense-8b"],
+        )
+        for size in (8192, 16_384)
     )
     assert (small.train_bytes, large.train_bytes) == (3_200_000, 6_400_000)
     assert "budget.train_bytes=6400000" in large.command
