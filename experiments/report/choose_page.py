@@ -210,7 +210,7 @@ def _frontier(report: Mapping[str, Any]) -> Figure:
     labels = list(dict.fromkeys(row["tokenizer"] for row in rows))
     points = data().mark_point(strokeWidth=2).encode(
         x=vocabulary_axis(rows),
-        y=alt.Y("flops_per_byte:Q", title="FLOPs per byte", scale=alt.Scale(zero=False)),
+        y=alt.Y("flops_per_byte:Q", title="FLOPs per byte", axis=alt.Axis(format="~s"), scale=alt.Scale(zero=False)),
         color=colour(labels),
         shape=shape(labels),
         size=alt.condition("datum.chosen", alt.value(190), alt.value(60)),
