@@ -29,7 +29,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import finish
 from experiments.numbers import percent_change, si
-from experiments.progress import Reporter, console
+from experiments.progress import Reporter, Table, console
 from lm.hf import pretrained
 from lm.hf.trimming import check_model, size_of, trim_model
 from tokenizer import Tokenizer, UserError
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> None:
         rows += [_row(name, before[name], now) for name, now in size_of(model).items()]
     rows.append(_row("tokens of the text", int(counted.counts.sum()), int(again.counts.sum())))
     title = f"Trimmed to the tokens that {si(counted.n_bytes)}B of text need"
-    reporter.table(title, ["", "before", "after", "change", "in percent"], rows)
+    reporter.table(Table(title, ["", "before", "after", "change", "in percent"], rows))
     say_left(carried(trimmed.tokenizer).left)
     pattern = with_pattern(arguments.tokenizer, arguments.pattern)
     finish(arguments.to, then=["inspect", arguments.to, "--against", *pattern])

@@ -104,18 +104,16 @@ def against(report: Mapping[str, Any]) -> str:
 
 
 def short_table(report: Mapping[str, Any]) -> Table:
-    """The main columns of the tokenizers on the frontier, the finalists and the existing ones, by size."""
+    """The main columns of the tokenizers on the frontier, the finalists, the existing ones and their references."""
     chosen = {one["name"] for one in report["finalists"]} | {*report["existing"]}
     rows = [one for one in report["tokenizers"] if one["frontier"] or one["name"] in chosen]
-    title = (
-        f"{len(report['tokenizers'])} tokenizers on {si(report['text']['bytes'])}B of held-out text: finalists, and "
-    )
-    title += f"the cheapest up to a size; costs of serving {report['deployment']['name']}"
-    return (
-        table(report, sorted(rows, key=lambda one: one["vocab_size"]))
-        .cut(columns=6 if has_losses(report) else 5)
-        ._replace(title=title)
-    )
+    references = {one["reference"] for one in rows}
+    rows += [one for one in report["tokenizers"] if one["name"] in references and one not in rows]
+    rows.sort(key=lambda one: (one["vocab_size"], one["name"] not in references))
+    of_held_out = f"{len(report['tokenizers'])} tokenizers on {si(report['text']['bytes'])}B of held-out text"
+    title = f"{of_held_out}: finalists, the cheapest up to a size, and BPE of these sizes"
+    shown = table(report, rows).cut(columns=6 if has_losses(report) else 5)
+    return shown._replace(title=f"{title}; costs of serving {report['deployment']['name']}")
 
 
 def headline(report: Mapping[str, Any]) -> str:
