@@ -21,13 +21,13 @@ from experiments.fertility.grid import Trainer, grid
 from experiments.fertility.losses import Loss, measured_losses
 from experiments.fertility.measures import Measured, MeasuredText
 from experiments.fertility.search import Search
-from experiments.fertility.splitting import TEST_SHARE, Division, Identity, Overlap, check_folder, divide
+from experiments.fertility.splitting import TEST_SHARE, Identity, Overlap, check_folder, divide
 from experiments.fertility.tallies import SOURCE, read
 from experiments.progress import Reporter, quiet
 from experiments.shell import hydra_names, operand, setting
 from lm.evaluate.bits_per_byte import SOURCE as OF_SOURCES
 from lm.evaluate.comparison import FEWEST_EFFECTIVE
-from tokenizer import CorpusConfig
+from tokenizer import Corpus, CorpusConfig
 from tokenizer.corpus.seen import saw
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from experiments.fertility.tallies import Documents, Tally
-    from tokenizer import Corpus
     from tokenizer.external.load import Pretrained
     from tokenizer.interface import TokenizerLike
 
@@ -220,7 +219,7 @@ def choose_tokenizers(
         with reporter.stage("text"):
             division = divide(text, folder, heldout, reporter.progress)
             documents = read(division.selection)
-        unknown = _check_unseen(existing, documents, division)
+        unknown = _check_unseen(existing, documents, text)
         trainer = Trainer(division.corpus, folder / TRAINED, asdict(division.identity), reporter, thread_count(threads))
         search = Search(trainer, division.selection, documents, deployed, cells[0].pattern, existing)
         search.explore(
@@ -271,7 +270,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
         yield out
 
 
-def _check_unseen(existing: Mapping[str, Pretrained], documents: Documents, division: Division) -> list[str]:
+def _check_unseen(existing: Mapping[str, Pretrained], documents: Documents, text: Corpus) -> list[str]:
     """What is unknown about the training text of the tokenizers.
 
     Raises:
@@ -279,7 +278,7 @@ def _check_unseen(existing: Mapping[str, Pretrained], documents: Documents, divi
     """
     unknown = []
     for name, one in existing.items():
-        answer = saw(one.tokenizer, documents.hashes, division.corpus)
+        answer = saw(one.tokenizer, documents.hashes, text)
         if answer.saw_much:
             raise UserError(
                 f"against={answer.sentence(name)}, so it would seem too good for this text; give text that it has not "
@@ -412,9 +411,9 @@ def _bakeoff(corpus: Corpus, documents: Documents, made: Sequence[Finalist], dep
     text = {key: value for key, value in asdict(config).items() if value != usual[key]}
     if config.sources:
         text["sources"] = {name: config.sources[old] for old, name in hydra_names(config.sources, ":. ").items()}
-    text["heldout_sample"] = min(
-        TEST_SHARE, float(f"{TEST_BYTES / max(config.heldout_fraction * sum(corpus.sizes()), 1):.2g}")
-    )
+    heldout = Corpus(CorpusConfig(config.heldout_paths)).sizes() if config.heldout_paths else corpus.sizes()
+    heldout_bytes = sum(heldout) * (1 if config.heldout_paths else config.heldout_fraction)
+    text["heldout_sample"] = min(TEST_SHARE, float(f"{TEST_BYTES / max(heldout_bytes, 1):.2g}"))
     names = hydra_names(one.name for one in made)
     arms = {names[one.name]: one.folder for one in made}
     words = ["pipeline", "experiment=bakeoff", "corpus=files", f"arms=[{','.join(arms)}]"]
@@ -432,7 +431,7 @@ def _bakeoff(corpus: Corpus, documents: Documents, made: Sequence[Finalist], dep
     train_bytes = int(float(f"{BAKEOFF_BYTES * max(largest / BAKEOFF_TOKENS, 1):.2g}"))
     if train_bytes > BAKEOFF_BYTES:
         words.append(f"budget.train_bytes={train_bytes}")
-    test_bytes = text["heldout_sample"] * config.heldout_fraction * sum(corpus.sizes())
+    test_bytes = text["heldout_sample"] * heldout_bytes
     weights = sum((0.8e6 + 128 * one.vocab_size) / (0.8e6 + 128 * BAKEOFF_TOKENS) for one in tokenizers)
     seconds = weights * (1000 * train_bytes / BAKEOFF_BYTES + 10 * 20 * test_bytes / 1e6)
     return Bakeoff(list(map(shown, words)), seconds, train_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import compress
@@ -18,16 +19,18 @@ from tokenizer.corpus.overlap import find_overlap, measured_text
 from tokenizer.corpus.seen import about
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError, listed
-from tokenizer.files import checksum, digest, read_sealed, write_sealed
+from tokenizer.files import checksum, digest, read_sealed, weighted, write_sealed
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tokenizer.progress import Progress
 
-SELECTION = "selection.jsonl"
+SELECTION, COPIES = "selection.jsonl", ("train.jsonl", "heldout.jsonl")
+FEWEST_SOURCES, FEWEST_OF_KIND, MOST_COPIED = 10, 3, 2_000_000_000
+"""Sources, of the text and of each kind, and most bytes as stored, with which whole sources are held out."""
 TEST_SHARE = 0.5
 """Share of the held-out documents that `choose` does not measure, for the comparison by language models."""
 HELD_OUT, HELD_OUT_BYTES = 0.2, 10_000_000
@@ -47,6 +50,7 @@ class Identity:
         corpus: Hash of the text and its split.
         heldout_fraction: Share of the documents that is held out.
         test_share: Share of these that is left for the models.
+        by_source: Whether whole sources are held out, instead of documents.
     """
 
     text: Sequence[str]
@@ -54,6 +58,7 @@ class Identity:
     corpus: str
     heldout_fraction: float
     test_share: float
+    by_source: bool
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,8 @@ class Division:
     """A text in three parts.
 
     Attributes:
-        corpus: The text; its training split trains tokenizers.
+        corpus: The text, or copies of its documents if whole sources are held out. Its training split trains
+            tokenizers.
         selection: The held-out documents by which tokenizers are chosen. The others are left for the models.
         identity: What the split depends on.
         overlap: What of the selection occurs in the training text.
@@ -89,9 +95,10 @@ class Division:
 
 
 def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: Progress | None = None) -> Division:
-    """Divide a text by a hash of each document, and write the documents to choose by.
+    """Divide a text, and write the documents to choose by.
 
-    Near duplicates of training documents are not among these, unless too few others are left.
+    Whole sources are held out if the text names enough of them; otherwise a hash of each document decides. Near
+    duplicates of training documents are not among the documents to choose by, unless too few others are left.
 
     Args:
         text: The text.
@@ -103,12 +110,19 @@ def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: P
         UserError: Too few documents are held out.
     """
     share = heldout or min(HELD_OUT, float(f"{HELD_OUT_BYTES / max(sum(text.sizes()), 1):.2g}"))
-    corpus, path = Corpus(replace(text.config, heldout_fraction=share)), folder / SELECTION
-    hashed = digest(corpus.identity())
-    identity = Identity(about(corpus)["places"], corpus.config.source_field, hashed, share, TEST_SHARE)
+    copies, path = _copy(text, folder, share, progress), folder / SELECTION
+    corpus = copies or Corpus(replace(text.config, heldout_fraction=share))
+    identity = Identity(
+        text=about(text)["places"],
+        source_field=text.config.source_field,
+        corpus=digest(corpus.identity()),
+        heldout_fraction=share,
+        test_share=TEST_SHARE,
+        by_source=copies is not None,
+    )
     facts, record = asdict(identity), _record(path)
     if not path.exists() or record != {**facts, **record, "checksum": checksum(path, again=True)}:
-        overlap = _write(corpus, path, progress)
+        overlap = _write(corpus, path, share, progress)
         write_sealed(path.with_suffix(".json"), {**facts, "overlap": asdict(overlap), "checksum": checksum(path)})
     overlap = Overlap(**_record(path)["overlap"])
     return Division(corpus, Corpus(CorpusConfig(paths=[str(path)], source_field="source")), identity, overlap)
@@ -130,7 +144,66 @@ def _record(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _write(corpus: Corpus, path: Path, progress: Progress | None) -> Overlap:
+def _copy(text: Corpus, folder: Path, share: float, progress: Progress | None) -> Corpus | None:
+    """Copies of the documents of a text, of which whole sources are held out.
+
+    None if the text does not name enough sources, weights them, or is too large to be copied.
+    """
+    config = text.config
+    weights = [weighted(entry, name)[1] for name, entry in config.sources.items()]
+    if not (config.source_field or config.sources) or any(weight != 1 for weight in weights):
+        return None
+    if sum(text.sizes()) > MOST_COPIED:
+        return None
+    train, heldout = (folder / name for name in COPIES)
+    facts, record = {"text": digest(text.identity()), "share": share}, _record(train)
+    copies = CorpusConfig([str(train)], heldout_paths=[str(heldout)], heldout_fraction=share, source_field="source")
+    if train.exists() and heldout.exists():
+        sums = {path.name: checksum(path, again=True) for path in (train, heldout)}
+        if record == {**facts, **sums}:
+            return Corpus(copies)
+    sizes: Counter[str] = Counter()
+    tick, n_bytes = Throttle(progress, "bytes to divide by source"), 0
+    for source, document in documents_by_origin(text, "all"):
+        sizes[source] += len(document.encode())
+        n_bytes += len(document)
+        tick(n_bytes)
+    held_out = held_out_sources(sizes, share)
+    if not held_out:
+        return None
+    with replacing(train) as train_file, replacing(heldout) as heldout_file:
+        for source, document in documents_by_origin(text, "all"):
+            line = json.dumps({"text": document, "source": source}).encode() + b"\n"
+            (heldout_file if source in held_out else train_file).write(line)
+    write_sealed(train.with_suffix(".json"), {**facts, **{path.name: checksum(path) for path in (train, heldout)}})
+    return Corpus(copies)
+
+
+def held_out_sources(sizes: Mapping[str, int], share: float) -> set[str]:
+    """Sources to hold out, in an order by hash: this share of the bytes of each kind, or a bit more.
+
+    Empty if there are too few sources, or too few of a kind.
+
+    Args:
+        sizes: Bytes of each source; the kind is the part of the name before a colon.
+        share: Share of the bytes to hold out.
+    """
+    kinds: dict[str, list[str]] = {}
+    for source in sorted(sizes, key=lambda name: hashlib.sha256(name.encode()).digest()):
+        kinds.setdefault(source.partition(": ")[0] if ": " in source else "", []).append(source)
+    if len(sizes) < FEWEST_SOURCES or min(map(len, kinds.values())) < FEWEST_OF_KIND:
+        return set()
+    held_out = set()
+    for sources in kinds.values():
+        missing = share * sum(sizes[source] for source in sources)
+        for source in sources[:-1]:
+            if missing > 0:
+                held_out.add(source)
+                missing -= sizes[source]
+    return held_out
+
+
+def _write(corpus: Corpus, path: Path, share: float, progress: Progress | None) -> Overlap:
     test = Corpus(replace(corpus.config, heldout_sample=TEST_SHARE))
     tested = {hashlib.sha256(text.encode()).digest() for _, text in documents_by_origin(test, "heldout")}
     tick, n_bytes = Throttle(progress, "bytes held out"), 0
@@ -151,7 +224,7 @@ def _write(corpus: Corpus, path: Path, progress: Progress | None) -> Overlap:
         raise UserError(
             f"only {len(set(texts))} different documents are held out to choose by, and at least {LEAST_DOCUMENTS} are "
             "required; use more documents (a .txt file is one, unless a separator splits it), or hold out a larger "
-            f"share than heldout={corpus.config.heldout_fraction:g}"
+            f"share than heldout={share:g}"
         )
     with replacing(path) as file:
         for (source, text), left_out in zip(documents, near, strict=True):

@@ -19,11 +19,13 @@ from experiments.fertility.choosing import Candidate, Contender, cost_curve, fin
 from experiments.fertility.grid import Cell, grid
 from experiments.fertility.losses import Loss
 from experiments.fertility.measures import Measure, deployment
+from experiments.fertility.splitting import divide, held_out_sources
 from experiments.fertility.tallies import Documents, Tally
 from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
 from tests import other_tokenizers, texts
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
+from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
 from tokenizer.files import digest
 
@@ -398,3 +400,35 @@ class FakeTokenizer:
 
     def token_byte_lengths(self):
         return np.ones(self.vocab_size)
+
+
+def test_whole_sources_are_held_out_where_there_are_enough(tmp_path):
+    sizes = {f"{kind}: {i}": 100 for kind in ("code", "prose") for i in range(8)}
+    held = held_out_sources(sizes, 0.2)
+    assert sorted(name.partition(":")[0] for name in held) == ["code", "code", "prose", "prose"]
+    assert held < held_out_sources(sizes, 0.5)
+    assert held_out_sources({f"{i}": 1 for i in range(9)}, 0.2) == set()
+    assert held_out_sources({**sizes, "odd: 1": 1, "odd: 2": 1}, 0.2) == set()
+    prose = [part for text in texts.prose() for part in text.split("\n\n") if len(part) > 200]
+    lines = [json.dumps({"text": f"{text} {i}", "from": f"source {i % 12}"}) for i, text in enumerate(prose)]
+    (tmp_path / "text.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    text = Corpus(CorpusConfig(paths=[str(tmp_path / "text.jsonl")], source_field="from"))
+    division = divide(text, tmp_path, 0.3)
+    assert division.identity.by_source
+    training, selection = (
+        {source for source, _ in documents_by_origin(*side)}
+        for side in ((division.corpus, "train"), (division.selection, "all"))
+    )
+    assert len(training | selection) == 12
+    assert not training & selection
+    again = divide(text, tmp_path, 0.3)
+    assert again.identity == division.identity
+    assert set(text.documents("all")) == {*division.corpus.documents("train"), *division.corpus.documents("heldout")}
+    words = choice._bakeoff(
+        division.corpus,
+        Documents(np.ones(1), np.ones(1), [], np.ones(1, np.uint64)),
+        [choice.Finalist(name, "", name, [], "", FakeTokenizer(500)) for name in ("a", "b")],
+        ["dense-8b"],
+    ).command
+    config = load([word for word in words[1:] if not word.startswith("arms")])
+    assert digest(Corpus(part(CorpusConfig, config.corpus)).identity()) == division.identity.corpus
