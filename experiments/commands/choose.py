@@ -32,6 +32,7 @@ from experiments.progress import Reporter
 from experiments.report import choose_page as page
 from experiments.shell import command_text, operand
 from superbpe import PRESETS
+from tokenizer.formats.readers import summary
 
 if TYPE_CHECKING:
     import argparse
@@ -97,6 +98,9 @@ def run(arguments: argparse.Namespace) -> None:
             reporter.say(f"{one.name} is {one.why}.")
         if one.command:
             reporter.say(f"to extend your tokenizer to {one.name}: {command_text(['superbpe', *one.command])}")
+    for one in choice.finalists:
+        if one.opens_in:
+            reporter.say(f"{one.name} {summary(one.opens_in)}.")
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     if choice.bakeoff.seconds:

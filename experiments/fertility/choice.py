@@ -8,7 +8,7 @@ against BPE of the same size.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from tokenizer.corpus.seen import saw
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 from tokenizer.files import shown, weighted
+from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import resolve
 from tokenizer.progress import thread_count
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from experiments.fertility.tallies import Documents, Tally
     from tokenizer.external.load import Pretrained
+    from tokenizer.formats.readers import Answer
     from tokenizer.interface import TokenizerLike
 
 PAGE, NUMBERS, TABLE, FOLDER, TRAINED = "choose.html", "choose.json", "choose.csv", "tokenizers", "trained"
@@ -64,6 +66,7 @@ class Finalist:
         examples: The superwords that occur most in the text.
         longest: Its longest token.
         tokenizer: The tokenizer.
+        opens_in: Software that opens an export of it, or does not.
         command: Words of the command, without `superbpe`, that extends the user's tokenizer to this one by all of the
             text; empty for others.
     """
@@ -74,11 +77,13 @@ class Finalist:
     examples: Sequence[str]
     longest: str
     tokenizer: TokenizerLike
+    opens_in: list[Answer] = field(default_factory=list)
     command: Sequence[str] = ()
 
     def save(self) -> dict[str, Any]:
         """The entry of the JSON."""
-        return {key: value for key, value in vars(self).items() if key != "tokenizer"}
+        entries = {key: value for key, value in vars(self).items() if key != "tokenizer"}
+        return {**entries, "opens_in": {answer.reader: answer.text for answer in self.opens_in}}
 
 
 @dataclass(frozen=True)
@@ -345,6 +350,7 @@ def _finalist(name: str, why: str, search: Search, text: Corpus, folder: Path) -
         examples=_examples(counted),
         longest=_longest(counted.tokenizer),
         tokenizer=counted.tokenizer,
+        opens_in=opens_in(counted.tokenizer),
         command=_extend_command(parent, name, text, counted.tokenizer.vocab_size) if parent else (),
     )
 
