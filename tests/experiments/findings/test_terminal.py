@@ -30,7 +30,7 @@ def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change(
     arms[1].tokenizer.superword_ids = lambda: [1, 2, 3]
     tables = {}
     reporter = SimpleNamespace(say=lambda *_, **__: None)
-    reporter.table = lambda title, header, rows: tables.update({title: [header, *rows]})
+    reporter.table = lambda table: tables.update({table.title: [table.header, *table.rows]})
     tracker = SimpleNamespace(log=lambda *_: None, summary=lambda *_: None)
     result = Findings.of(arms, BudgetConfig())
     show_result(SimpleNamespace(reporter=reporter, tracker=tracker), result, "equal_bytes")
