@@ -63,6 +63,8 @@ def report(
         for i, artifact in enumerate(arm.artifacts)
     }
     tuning = {"tuning": [of_arm.save() for of_arm in result.tuning]} if result.tuning else {}
+    if any(result.luck):
+        tuning["luck"] = [of_arm and of_arm.save() for of_arm in result.luck]
     overlap = {} if result.overlap is None else {"contamination": result.overlap.hash}
     return context.make(
         "report",

@@ -53,7 +53,7 @@ def bigram_bits(
     count = np.where(pairs[place] == wanted, counts[place] - DISCOUNT, 0.0)
     known = (count + DISCOUNT * followers[before] * alone[after]) / np.maximum(total[before], 1)
     probability = np.where(total[before] > 0, known, alone[after])
-    return np.bincount(document[scored], -np.log2(probability), len(heldout))
+    return np.bincount(document[scored], -np.log2(probability), len(heldout)).astype(np.float64)
 
 
 def _stream(
