@@ -195,7 +195,7 @@ def _models(
     }
     lucks = {}
     if config.eval.tokenizer_luck and len(arms) > 1 and config.lm.n_seeds >= FEWEST_SEEDS:
-        lucks = luck.measure(context, text, arms, encoded, documents, scoring.cluster)
+        lucks = luck.measure(context, text, arms, encoded, documents)
     results = compare_runs(context, text, encoded, models, scores, config.budget, config.deployment, chosen, lucks)
     largest = config.lm.all_sizes[-1]
     rungs = [

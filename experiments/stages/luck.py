@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from array import array
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ from tokenizer.train.counting import count_pretokens, mix_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -64,7 +65,7 @@ class Halves(NamedTuple):
         source: int64[n_documents], index into `weights`.
         first: bool[SPLITS, n_documents], whether a document is in the first half of a division.
         share: Bytes of the documents over those of the whole text.
-        effective: Effective number of the parts that are not divided further.
+        effective: Effective number of the parts that stay whole.
     """
 
     texts: list[str]
@@ -76,43 +77,30 @@ class Halves(NamedTuple):
 
     def half(self, number: int) -> list[Source]:
         """The text of one of the 2 * SPLITS halves, with its weights."""
-        chosen = self.first[number // 2] if number % 2 == 0 else ~self.first[number // 2]
+        chosen = self.first[number // 2] != bool(number % 2)
         places = [np.flatnonzero(chosen & (self.source == place)) for place in range(len(self.weights))]
         pairs = zip(places, self.weights, strict=True)
         return [Source([self.texts[i] for i in of_source], weight) for of_source, weight in pairs if len(of_source)]
 
 
-def divide(corpus: Corpus, cluster: str, most_bytes: int = MOST_BYTES) -> Halves:
-    """Read the training text, or a sample of it, and divide it into halves of about the same size within each kind.
-
-    Args:
-        corpus: The text.
-        cluster: `document` to divide all sources, as for `lm.evaluate.config.EvalConfig`.
-        most_bytes: Bytes of the sample.
-    """
+def divide(corpus: Corpus) -> Halves:
+    """Read the training text, or a sample of it, and divide it into halves of about the same size within each kind."""
     names: dict[str, int] = {}
-    columns = array("q"), array("q"), array("q")
+    facts = array("q")
     for place, name, text in _documents(corpus):
-        for column, value in zip(columns, (place, names.setdefault(name, len(names)), len(text.encode())), strict=True):
-            column.append(value)
-    source, origin, sizes = (np.array(column, np.int64) for column in columns)
+        facts.extend((place, names.setdefault(name, len(names)), len(text.encode())))
+    source, origin, sizes = np.array(facts).reshape(-1, 3).T
     kinds = heldout.kinds_of(list(names))
     kind = np.zeros(len(sizes), np.int64) if kinds is None else kinds.index[origin]
-    share = min(1.0, most_bytes / sizes.sum())
-    taken, parts, first = (
-        np.zeros(len(sizes), bool),
-        np.zeros(len(sizes), np.int64),
-        np.zeros((SPLITS, len(sizes)), bool),
-    )
-    for stratum in np.unique(np.stack([source, kind]), axis=1).T:
+    taken, first = np.zeros(len(sizes), bool), np.zeros((SPLITS, len(sizes)), bool)
+    share, parts = min(1.0, MOST_BYTES / sizes.sum()), origin.copy()
+    for stratum in np.unique([source, kind], axis=1).T:
         inside = np.flatnonzero((source == stratum[0]) & (kind == stratum[1]))
-        rng, of_part = np.random.default_rng(inside[0]), origin[inside]
-        drawn = inside[_portion(of_part, sizes[inside], share, rng)]
-        if cluster == "document" or effective_number(np.bincount(origin[drawn], sizes[drawn])) < FEWEST:
+        rng = np.random.default_rng(inside[0])
+        drawn = inside[_portion(origin[inside], sizes[inside], share, rng)]
+        if effective_number(np.bincount(origin[drawn], sizes[drawn])) < FEWEST:
             drawn = inside[_portion(inside, sizes[inside], share, rng)]
             parts[drawn] = len(names) + drawn
-        else:
-            parts[drawn] = origin[drawn]
         taken[drawn] = True
         first[:, drawn] = [_portion(parts[drawn], sizes[drawn], 0.5, rng) for _ in range(SPLITS)]
     wanted = iter(taken.tolist())
@@ -138,7 +126,7 @@ def _documents(corpus: Corpus) -> Iterator[tuple[int, str, str]]:
 def _portion(
     parts: NDArray[np.int64], sizes: NDArray[np.int64], share: float, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Whole parts, in random order, up to about a share of the bytes: whether each document is in it."""
+    """Whole parts, in random order, up to about a share of the bytes: whether each document is among them."""
     part_of = np.unique(parts, return_inverse=True)[1]
     bytes_of = np.bincount(part_of, sizes)
     order = rng.permutation(len(bytes_of))
@@ -178,7 +166,6 @@ def measure(
     arms: Sequence[Arm],
     tokenizers: Mapping[str, ArmTokenizer],
     documents: Artifact[HeldoutDocuments],
-    cluster: str,
 ) -> dict[str, Luck]:
     """Train every recipe on both halves of five divisions of the training text, and score the tokenizers.
 
@@ -190,56 +177,64 @@ def measure(
         arms: The arms.
         tokenizers: Their tokenizers by name.
         documents: Sources of the held-out documents.
-        cluster: Unit of sampling (`eval.cluster`).
 
     Returns:
         The measurements by arm, without arms that have no recipe.
     """
-    halves, scored = cache(lambda: divide(text.corpus, cluster)), cache(lambda: _heldout(text, documents))
-    same = {"cluster": cluster, "most_bytes": MOST_BYTES, "splits": SPLITS, "version": _VERSION}
+    halves, scored = cache(lambda: divide(text.corpus)), cache(lambda: _heldout(text, documents))
+    same = {"most_bytes": MOST_BYTES, "splits": SPLITS, "version": _VERSION}
     inputs = {"corpus": text.hash, "documents": documents.hash}
 
-    def build(recipe: Arm) -> Luck:
-        read, (texts, kinds, kind, n_bytes) = halves(), scored()
-        losses, missing = [], ""
+    def losses(recipe: Arm) -> list[list[float]]:
+        """Bits per byte of each kind, for each half."""
+        read, (texts, _, kind, n_bytes) = halves(), scored()
+        if read.effective < FEWEST:
+            raise UserError(f"the training text counts as only {read.effective:.1f} documents of equal size")
+        found = []
+        for number in range(2 * SPLITS):
+            context.reporter.progress("tokenizers of half the text", number, 2 * SPLITS)
+            tokenizer = _trained(recipe, read.half(number), context.runner.threads)
+            bits = bigram_bits(tokenizer, read.texts, texts, threads=context.runner.threads)
+            found.append((np.bincount(kind, bits, len(n_bytes)) / n_bytes).tolist())
+        return found
+
+    def build(recipe: Arm, _folder: Path) -> Luck:
+        missing, found = "", list[list[float]]()
         try:
-            if read.effective < FEWEST:
-                raise UserError(f"the training text counts as only {read.effective:.1f} documents of equal size")
-            for number in range(2 * SPLITS):
-                context.reporter.progress("tokenizers of half the text", number, 2 * SPLITS)
-                tokenizer = _trained(recipe, read.half(number), context.runner.threads)
-                bits = bigram_bits(tokenizer, read.texts, texts, threads=context.runner.threads)
-                losses.append((np.bincount(kind, bits, len(kinds)) / n_bytes).tolist())
+            found = losses(recipe)
         except UserError as error:
-            losses, missing = [], str(error)
+            missing = str(error)
+        _, kinds, _, n_bytes = scored()
         return Luck(
             halves=digest([same, inputs]),
             kinds=kinds,
             n_bytes=n_bytes.tolist(),
-            share=read.share,
-            bits_per_byte=[[losses[i], losses[i + 1]] for i in range(0, len(losses), 2)],
+            share=halves().share,
+            bits_per_byte=[found[i : i + 2] for i in range(0, len(found), 2)],
             missing=missing,
         )
 
     measured = {}
-    recipes = {arm.name: recipe_of(arm, tokenizers[arm.name].tokenizer, text) for arm in arms}
-    for name, recipe in recipes.items():
+    for arm in arms:
+        recipe = recipe_of(arm, tokenizers[arm.name].tokenizer, text)
         if recipe is None:
             continue
-        luck = context.make(
-            f"luck {name}",
+        artifact = context.make(
+            f"luck {arm.name}",
             Luck,
             "luck",
             config={**_identity(recipe), **same},
             inputs=inputs,
-            build=lambda _, recipe=recipe: build(recipe),
-            describe=lambda luck: (
-                f"not measured: {luck.missing}" if luck.missing else f"{2 * SPLITS} tokenizers of half the text"
-            ),
-        ).contents
-        if not luck.missing:
-            measured[name] = luck
+            build=partial(build, recipe),
+            describe=_describe,
+        )
+        if not artifact.contents.missing:
+            measured[arm.name] = artifact.contents
     return measured
+
+
+def _describe(luck: Luck) -> str:
+    return f"not measured: {luck.missing}" if luck.missing else f"{2 * SPLITS} tokenizers of half the text"
 
 
 def _identity(arm: Arm) -> dict[str, Any]:
@@ -268,28 +263,16 @@ def _trained(arm: Arm, sources: list[Source], threads: int | None) -> Tokenizer:
     Raises:
         UserError: If the text has too few pairs for its vocabulary.
     """
+    counting: dict[str, Any] = {"unit": arm.bpe.unit, "special_tokens": arm.bpe.special_tokens, "threads": threads}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about vocabularies that nobody uses
-        special_tokens, unit = arm.bpe.special_tokens, arm.bpe.unit
-        counts = [
-            (
-                count_pretokens(source.batches, arm.pattern, unit=unit, special_tokens=special_tokens, threads=threads),
-                source.weight,
-            )
-            for source in sources
-        ]
+        counts = [(count_pretokens(source.batches, arm.pattern, **counting), source.weight) for source in sources]
         tokenizer = train_bpe(mix_counts(counts), arm.phase1_size, **phase1.rules_of(arm))
         if arm.recipe == "superbpe":
             transition, start = phase2.start_of(arm, tokenizer)
-            tokenizer = train_superbpe(
-                start,
-                sources,
-                vocab_size=arm.vocab_size,
-                transition=transition,
-                rules=part(Rules, arm.superbpe),
-                tie_break=arm.bpe.tie_break,
-                threads=threads,
-            )
+            options: dict[str, Any] = {"tie_break": arm.bpe.tie_break, "transition": transition, "threads": threads}
+            rules = part(Rules, arm.superbpe)
+            tokenizer = train_superbpe(start, sources, vocab_size=arm.vocab_size, rules=rules, **options)
     if tokenizer.vocab_size < 0.99 * arm.vocab_size:
         raise UserError(f"half of the training text has only enough pairs for {tokenizer.vocab_size:,} tokens")
     return tokenizer
