@@ -55,5 +55,8 @@ def _losses(luck: Luck, weights: Mapping[str, float]) -> NDArray[np.float64]:
 
 
 def _variance(by_half: NDArray[np.float64], share: float) -> float:
-    """Variance of a number of the whole text, given that of each half of a share of the text."""
-    return float(share * ((by_half[:, 0] - by_half[:, 1]) ** 2).mean() / 4)
+    """Variance of a number of the whole text, given that of each half of a share of the text, float64[n_splits, 2].
+
+    Luck falls more slowly than text grows (docs/certainty.md): with its root, if only a share of it was divided.
+    """
+    return float(np.sqrt(share) * ((by_half[:, 0] - by_half[:, 1]) ** 2).mean() / 4)

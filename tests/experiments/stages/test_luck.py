@@ -122,6 +122,8 @@ def test_the_variance_by_hand():
     apart = luck_of([one, dataclasses.replace(one, halves="b")], {})
     assert apart.luck[0, 1] == pytest.approx(2 * alone)
     assert luck_of([one, one], {}).luck[0, 1] == 0
+    sampled = [dataclasses.replace(arm, share=0.25) for arm in (one, other)]
+    assert luck_of(sampled, {}).luck[0, 1] == pytest.approx(paired / 2)
     assert luck_of([], {}).luck == luck_of([None, None], {}).luck_of_kinds == {}
 
 
