@@ -306,7 +306,7 @@ class Luck(Contents):
     kinds: list[str]
     n_bytes: list[int]
     share: float
-    bits_per_byte: list[list[list[float]]]
+    bits_per_byte: list[list[list[float]]] = field(default_factory=list)
     missing: str = ""
 
 

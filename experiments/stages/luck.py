@@ -144,9 +144,9 @@ def recipe_of(arm: Arm, tokenizer: Any, text: Text) -> Arm | None:
     if arm.trained:
         return arm
     made = tokenizer.provenance if isinstance(tokenizer, Tokenizer) else {}
-    if made.get("choose", {}).get("corpus") != text.hash or "imported" in made or "phase1" not in made:
-        return None
-    if not tokenizer.definition.has_own_layout():  # superwords on top of all ids of another tokenizer
+    chosen = "phase1" in made and made.get("choose", {}).get("corpus") == text.hash
+    # Others have superwords on top of all ids of another tokenizer.
+    if not chosen or "imported" in made or not tokenizer.definition.has_own_layout():
         return None
     size, superwords = tokenizer.vocab_size, made.get("phase2")
     specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
@@ -154,7 +154,9 @@ def recipe_of(arm: Arm, tokenizer: Any, text: Text) -> Arm | None:
     bpe = BpeConfig(vocab_size=size, special_tokens=specials, **rules)
     if superwords is None:
         return dataclasses.replace(arm, recipe="bpe", pattern=tokenizer.pattern, bpe=bpe)
-    preset = PRESETS[superwords["rules"]]
+    preset = PRESETS.get(superwords["rules"])
+    if preset is None:  # of another version
+        return None
     transition = AUTO if preset.interleave else superwords["transition"]
     superbpe = SuperbpeConfig(**dataclasses.asdict(preset), vocab_size=size, transition=transition)
     return dataclasses.replace(arm, recipe="superbpe", pattern=tokenizer.pattern, bpe=bpe, superbpe=superbpe)
@@ -185,64 +187,41 @@ def measure(
     same = {"most_bytes": MOST_BYTES, "splits": SPLITS, "version": _VERSION}
     inputs = {"corpus": text.hash, "documents": documents.hash}
 
-    def losses(recipe: Arm) -> list[list[float]]:
-        """Bits per byte of each kind, for each half."""
-        read, (texts, _, kind, n_bytes) = halves(), scored()
+    def build(recipe: Arm, _folder: Path) -> Luck:
+        read, (texts, kinds, kind, n_bytes) = halves(), scored()
+        found = Luck(halves=digest([same, inputs]), kinds=kinds, n_bytes=n_bytes.tolist(), share=read.share)
         if read.effective < FEWEST:
-            raise UserError(f"the training text counts as only {read.effective:.1f} documents of equal size")
-        found = []
+            why = f"the training text counts as only {read.effective:.1f} documents of equal size"
+            return dataclasses.replace(found, missing=why)
+        losses = []
         for number in range(2 * SPLITS):
             context.reporter.progress("tokenizers of half the text", number, 2 * SPLITS)
-            tokenizer = _trained(recipe, read.half(number), context.runner.threads)
+            try:
+                tokenizer = _trained(recipe, read.half(number), context.runner.threads)
+            except UserError as error:
+                return dataclasses.replace(found, missing=str(error))
             bits = bigram_bits(tokenizer, read.texts, texts, threads=context.runner.threads)
-            found.append((np.bincount(kind, bits, len(n_bytes)) / n_bytes).tolist())
-        return found
-
-    def build(recipe: Arm, _folder: Path) -> Luck:
-        missing, found = "", list[list[float]]()
-        try:
-            found = losses(recipe)
-        except UserError as error:
-            missing = str(error)
-        _, kinds, _, n_bytes = scored()
-        return Luck(
-            halves=digest([same, inputs]),
-            kinds=kinds,
-            n_bytes=n_bytes.tolist(),
-            share=halves().share,
-            bits_per_byte=[found[i : i + 2] for i in range(0, len(found), 2)],
-            missing=missing,
-        )
+            losses.append((np.bincount(kind, bits, len(kinds)) / n_bytes).tolist())
+        return dataclasses.replace(found, bits_per_byte=[losses[i : i + 2] for i in range(0, 2 * SPLITS, 2)])
 
     measured = {}
     for arm in arms:
         recipe = recipe_of(arm, tokenizers[arm.name].tokenizer, text)
         if recipe is None:
             continue
+        superwords = {"superbpe": dataclasses.asdict(recipe.superbpe)} if recipe.recipe == "superbpe" else {}
         artifact = context.make(
             f"luck {arm.name}",
             Luck,
             "luck",
-            config={**_identity(recipe), **same},
+            config={**same, "pattern": recipe.pattern.regex, "bpe": dataclasses.asdict(recipe.bpe), **superwords},
             inputs=inputs,
             build=partial(build, recipe),
-            describe=_describe,
+            describe=lambda luck: f"not measured: {luck.missing}" if luck.missing else "tokenizers of half the text",
         )
         if not artifact.contents.missing:
             measured[arm.name] = artifact.contents
     return measured
-
-
-def _describe(luck: Luck) -> str:
-    return f"not measured: {luck.missing}" if luck.missing else f"{2 * SPLITS} tokenizers of half the text"
-
-
-def _identity(arm: Arm) -> dict[str, Any]:
-    """Settings that determine a recipe."""
-    identity = {"pattern": arm.pattern.regex, "unit": arm.bpe.unit, "size": arm.vocab_size, **phase1.rules_of(arm)}
-    if arm.recipe == "superbpe":
-        identity |= {"transition": arm.superbpe.transition, "superbpe": dataclasses.asdict(part(Rules, arm.superbpe))}
-    return identity
 
 
 def _heldout(
