@@ -182,8 +182,8 @@ def test_tokenizers_of_one_recipe_and_two_halves_seldom_win_and_handicaps_are_fo
 
     The model is a bigram model, whose loss varies by 0.05 % between seeds.
     """
-    (arm,) = _arms("bpe.vocab_size=600", "arms=bpe")
-    whole = "\n".join(prose())
+    (arm,) = _arms("bpe.vocab_size=500", "arms=bpe")
+    whole = "\n".join(prose())[:240_000]
     parts_of_text = [
         (str(at), [whole[at : at + 2000], whole[at + 2000 : at + 4000]]) for at in range(0, len(whole), 4000)
     ]
@@ -193,12 +193,12 @@ def test_tokenizers_of_one_recipe_and_two_halves_seldom_win_and_handicaps_are_fo
     for experiment in range(100):
         rng = np.random.default_rng([experiment])
         order = rng.permutation(len(parts_of_text))
-        heldout = [(source, text) for i in order[:40] for source, texts in [parts_of_text[i]] for text in texts]
+        heldout = [(source, text) for i in order[:20] for source, texts in [parts_of_text[i]] for text in texts]
         sizes = np.array([len(text.encode()) for _, text in heldout])
         names = tuple(dict.fromkeys(source for source, _ in heldout))
         groups = {SOURCE: Grouping(names, np.array([names.index(source) for source, _ in heldout], np.int32))}
         texts, sides = [text for _, text in heldout], []
-        for place, side in enumerate((order[40::2], order[41::2])):
+        for place, side in enumerate((order[20::2], order[21::2])):
             rows = [(source, text) for i in side for source, parts in [parts_of_text[i]] for text in parts]
             sides.append(written(tmp_path, rows, f"{place}.jsonl"))
         trained = [[text for _, _, text in luck._documents(side)] for side in sides]
@@ -219,5 +219,6 @@ def test_tokenizers_of_one_recipe_and_two_halves_seldom_win_and_handicaps_are_fo
             compared = compare_all(runs(handicap), further=further)[0, 1]
             found[handicap] += compared.verdict is Decision.WORSE
             contained[handicap] += compared.interval[0] <= handicap <= compared.interval[1]
-    print(winners, found, contained, compared.document_error, compared.luck_error)
-    assert winners[True] <= 7
+    assert winners[True] <= 7 < winners[False]
+    assert min(found.values()) >= 99
+    assert min(contained.values()) >= 90
