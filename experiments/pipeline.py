@@ -150,8 +150,9 @@ def _models(
     with context.reporter.stage("load PyTorch"):
         from experiments.findings import precision, terminal
         from experiments.findings.compared import compare_runs
-        from experiments.stages import evaluate, plan, tuning
+        from experiments.stages import evaluate, luck, plan, tuning
         from experiments.stages.model_tasks import place
+        from lm.evaluate.comparison import FEWEST_SEEDS
 
     scoring = part(EvalConfig, config.eval)
     documents = documents or heldout.describe(context, text)
@@ -192,7 +193,10 @@ def _models(
         for size, of_arm in tuned.items()
         if any(one.runs for one in of_arm.values())
     }
-    results = compare_runs(context, text, encoded, models, scores, config.budget, config.deployment, chosen)
+    lucks = {}
+    if config.eval.tokenizer_luck and len(arms) > 1 and config.lm.n_seeds >= FEWEST_SEEDS:
+        lucks = luck.measure(context, text, arms, encoded, documents)
+    results = compare_runs(context, text, encoded, models, scores, config.budget, config.deployment, chosen, lucks)
     largest = config.lm.all_sizes[-1]
     rungs = [
         _described(config, arms, result, shapes[size], overlap)

@@ -290,6 +290,27 @@ class Tuning(Contents):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Luck(Contents):
+    """Losses of a bigram model with the tokenizers of a recipe that were trained on halves of the training text.
+
+    Attributes:
+        halves: Identity of the halves and of the held-out text, which arms with the same text share.
+        kinds: Kinds of the held-out text; [""] if it has none.
+        n_bytes: Bytes of each kind.
+        share: Bytes of the text that was divided over those of the whole text.
+        bits_per_byte: Losses of each division, half and kind; empty if they were not measured.
+        missing: Why they were not measured; empty if they were.
+    """
+
+    halves: str
+    kinds: list[str]
+    n_bytes: list[int]
+    share: float
+    bits_per_byte: list[list[list[float]]] = field(default_factory=list)
+    missing: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scores(Contents):
     """Held-out scores of one model, or of one tokenizer's models with several seeds (`aggregate`).
 
@@ -348,6 +369,7 @@ class ArmRecord(Contents):
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`).
         tuning: The choice of its learning rates; None if they were not tuned.
+        luck: Its recipe on halves of the training text; None if it was not trained here or this was not measured.
     """
 
     key: str
@@ -369,6 +391,7 @@ class ArmRecord(Contents):
     withheld: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     tuning: Tuning | None = None
+    luck: Luck | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

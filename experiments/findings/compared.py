@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from experiments.findings.further import luck_of
 from experiments.results import ArmRecord, ComparisonRecord, Scores
 from experiments.stages.plan import DEFAULT_DEPLOYMENT, Amounts, reasons_unequal
 from experiments.stages.shards import EncodedArm
@@ -17,7 +18,6 @@ from lm.evaluate.comparison import (
     Comparison,
     Decision,
     Exchange,
-    Further,
     Trade,
     aggregate,
     compare_all,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from experiments.config import BudgetConfig
-    from experiments.results import Contamination, Reading, TrainedModel, Tuning
+    from experiments.results import Contamination, Luck, Reading, TrainedModel, Tuning
     from experiments.runs import Run
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
@@ -88,6 +88,7 @@ class Findings:
         left_out: A sentence about the other documents; empty if there are none.
         overlap: Overlap of the held-out documents with the training text, if it was measured.
         tuning: For each arm, the choice of its learning rates, if they were tuned.
+        luck: For each arm, its recipe on halves of the training text, if that was measured.
         at_text: The comparisons at equal training text, keyed alike; empty if they are not measured.
         at_compute: Those at equal FLOPs of training the deployed model; empty if they are not measured.
         exchange: What training compute is worth, by which one follows from the other; None if it is not measured.
@@ -100,6 +101,7 @@ class Findings:
     left_out: str = ""
     overlap: Artifact[Contamination] | None = None
     tuning: Sequence[Tuning] = ()
+    luck: Sequence[Luck | None] = ()
     at_text: Mapping[tuple[int, int], Comparison] = field(default_factory=dict)
     at_compute: Mapping[tuple[int, int], Comparison] = field(default_factory=dict)
     exchange: Exchange | None = None
@@ -114,6 +116,7 @@ class Findings:
         *,
         smaller: ScoredArm | None = None,
         tuning: Sequence[Tuning] = (),
+        luck: Sequence[Luck | None] = (),
         overlap: Artifact[Contamination] | None = None,
     ) -> Findings:
         """Compare all arms that may take part in verdicts, and show the others.
@@ -126,9 +129,10 @@ class Findings:
             deployment: The model that will be deployed.
             smaller: The reference at a smaller budget, which shows what training compute is worth; None without one.
             tuning: For each arm, the choice of its learning rates, if they were tuned.
+            luck: For each arm, its recipe on halves of the training text, if that was measured.
             overlap: Overlap of the held-out documents with the training text, if it was measured.
         """
-        alone = cls(arms, {}, overlap=overlap, tuning=tuning, deployment=deployment)
+        alone = cls(arms, {}, overlap=overlap, tuning=tuning, luck=luck, deployment=deployment)
         if len(arms) < 2:
             return alone
         # Bytes and tokenizers from elsewhere keep their own variance between seeds.
@@ -141,7 +145,8 @@ class Findings:
         if eligibility.note:
             arms = [_restricted(arm, eligibility.documents) for arm in arms]
             exchange = exchange and exchange.only(eligibility.documents)
-        further = Further(rates=rate_changes(tuning))
+        weights = arms[0].evaluations[0].config.weights
+        further = luck_of(luck, weights)._replace(rates=rate_changes(tuning))
         runs = [arm.compared for arm in arms]
         measured = compare_all(runs, eligibility, further=further)
 
@@ -315,6 +320,7 @@ def compare_runs(
     budget: BudgetConfig,
     deployment: Deployment = DEFAULT_DEPLOYMENT,
     tuning: Mapping[int, Sequence[Tuning]] | None = None,
+    luck: Mapping[str, Luck] | None = None,
 ) -> dict[tuple[int, int], Findings]:
     """Compare the arms at every size and budget.
 
@@ -327,6 +333,7 @@ def compare_runs(
         budget: The budgets.
         deployment: The model that will be deployed.
         tuning: For each size, the choices of the arms' learning rates, if they were tuned.
+        luck: The recipes of the arms on halves of the training text, where that was measured.
 
     Returns:
         The comparison of each size and budget, in the order of the runs.
@@ -351,6 +358,7 @@ def compare_runs(
             deployment,
             smaller=results[size, max(below)].arms[0] if below else None,
             tuning=(tuning or {}).get(size, ()),
+            luck=[luck.get(name) for name in arms] if luck else (),
         )
         for (i, j), comparison in result.comparisons.items():
             names = {"a": compared[i].key, "b": compared[j].key, "layers": size, "budget": amount}
@@ -386,7 +394,8 @@ def record(result: Findings) -> ComparisonRecord:
     """Return the record of a comparison: the numbers of every arm, with differences from the first."""
     rows = []
     tuned = [*result.tuning, *[None] * (len(result.arms) - len(result.tuning))]
-    for (place, arm), choice in zip(enumerate(result.arms), tuned, strict=True):
+    lucks = result.luck or [None] * len(result.arms)
+    for (place, arm), choice, luck in zip(enumerate(result.arms), tuned, lucks, strict=True):
         compared = result.comparisons.get((0, place))
         training, counts = arm.record, arm.counts
         rows.append(
@@ -410,6 +419,7 @@ def record(result: Findings) -> ComparisonRecord:
                 withheld=arm.barred if compared is None else compared.withheld,
                 settings=arm.settings,
                 tuning=choice,
+                luck=luck,
             )
         )
     return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence)

@@ -192,6 +192,9 @@ def detail(result: Findings) -> str:
         )
     if compared.luck_error:
         how += f", from the text of the tokenizers {compared.luck_error:.2f}"
+    fixed = [label for i, label in enumerate(result.labels) if not result.luck or result.luck[i] is None]
+    if fixed and compared.n_seeds >= FEWEST_SEEDS:
+        how += f"; about these vocabularies, without the luck of their training text: {_listed(fixed)}"
     if compared.rates_change:
         how += f"; other learning rates that are about as good change it by up to {compared.rates_change:.2f}"
     n = len(result.tested)

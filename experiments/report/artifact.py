@@ -63,12 +63,13 @@ def report(
         for i, artifact in enumerate(arm.artifacts)
     }
     tuning = {"tuning": [of_arm.save() for of_arm in result.tuning]} if result.tuning else {}
+    luck = {"luck": [of_arm and of_arm.save() for of_arm in result.luck]} if any(result.luck) else {}
     overlap = {} if result.overlap is None else {"contamination": result.overlap.hash}
     return context.make(
         "report",
         Folder,
         "report",
-        config={"arms": arms, "deployment": dataclasses.asdict(deployment), "looks": version(), **tuning},
+        config={"arms": arms, "deployment": dataclasses.asdict(deployment), "looks": version(), **tuning, **luck},
         inputs={**inputs, "corpus": text.hash, **overlap},
         build=build,
         describe=lambda _: PAGE,

@@ -137,6 +137,7 @@ def combine(
             deployment,
             smaller=smaller,
             tuning=tuning if len(tuning) == len(arms) else (),
+            luck=[group.entry.luck for group in ordered],
             overlap=_overlap(done, artifacts),
         ),
         notes,

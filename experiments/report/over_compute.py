@@ -11,17 +11,18 @@ import numpy as np
 from experiments.config import BudgetConfig
 from experiments.fertility.measures import deployment
 from experiments.findings.compared import rate_changes
+from experiments.findings.further import luck_of
 from experiments.findings.next_step import Step, next_step
 from experiments.findings.verdict import at_scale, decisions, statements, worth_headline
 from experiments.progress import Reporter
 from experiments.report.combining import tolerance_of
-from experiments.results import Folder, Scores, TrainedModel, Tuning
+from experiments.results import Folder, Luck, Scores, TrainedModel, Tuning
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from lm.bits import bits
 from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping, sampling_units
-from lm.evaluate.comparison import Further, eligible
+from lm.evaluate.comparison import eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import training_flops
 from lm.scaling.measured import read_points
@@ -58,6 +59,7 @@ class ArmRuns(NamedTuple):
         trained: Whether its tokenizer was trained here, so that the variance of its seeds may be pooled.
         superwords: Whether its tokenizer has superwords.
         tuning: The choice of its learning rates; None if they were not tuned.
+        luck: Its recipe on halves of the training text; None if that was not measured.
     """
 
     label: str
@@ -66,6 +68,7 @@ class ArmRuns(NamedTuple):
     trained: bool = False
     superwords: bool = False
     tuning: Tuning | None = None
+    luck: Luck | None = None
 
 
 class Assumptions(NamedTuple):
@@ -135,7 +138,8 @@ def study(
     heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster, units=base.units())
     measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
     tuning = [arm.tuning for arm in arms if arm.tuning is not None]
-    further = Further(rates=rate_changes(tuning) if len(tuning) == len(arms) else {})
+    rates = rate_changes(tuning) if len(tuning) == len(arms) else {}
+    further = luck_of([arm.luck for arm in arms], base.config.weights)._replace(rates=rates)
     compared = Study(measured, heldout, tolerance, confidence, further)
     priced = ""
     if equal_at is not None:
@@ -177,7 +181,8 @@ def _stored(rungs: Sequence[ComparisonRecord], store: Store) -> list[ArmRuns]:
             budgets.append([(model.contents, Evaluation.load(score.path)) for model, score in pairs])
         (tokenizer,) = store.open_all([arm.tokenizer], Folder)
         superwords = len(load_saved(tokenizer.path).superword_ids()) > 0
-        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, arm.training is not None, superwords, arm.tuning))
+        trained = arm.training is not None
+        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, trained, superwords, arm.tuning, arm.luck))
     return arms
 
 

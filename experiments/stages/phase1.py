@@ -55,7 +55,7 @@ def families(context: Context, text: Text, arms: Sequence[Arm]) -> list[Family]:
         pretokens = digest([arm.pattern.regex, arm.bpe.unit, list(arm.bpe.special_tokens)])
         if pretokens not in counts:
             counts[pretokens] = count(context, text, arm, f"count {arm.name}" if counts else "count")
-        key = digest([pretokens, _rules(arm)])
+        key = digest([pretokens, rules_of(arm)])
         groups.setdefault(key, Family(counts[pretokens], [])).arms.append(arm)
     return list(groups.values())
 
@@ -71,7 +71,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
         family: The arms that share the list.
         stage: Name of the stage as shown to the user.
     """
-    rules, inputs = _rules(family.arms[0]), {"counts": family.counts.hash}
+    rules, inputs = rules_of(family.arms[0]), {"counts": family.counts.hash}
     name, identity = context.store.identify("bpe", rules, inputs)
     wanted = max(arm.phase1_size for arm in family.arms)
 
@@ -122,7 +122,7 @@ def cut(context: Context, arm: Arm, whole: MergeList) -> ArmTokenizer:
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, whole.record, whole.counts)
 
 
-def _rules(arm: Arm) -> dict[str, Any]:
+def rules_of(arm: Arm) -> dict[str, Any]:
     """Settings of an arm that determine its merges, as arguments of `train_bpe`."""
     return {
         "special_tokens": arm.bpe.special_tokens,

@@ -39,7 +39,7 @@ def train(context: Context, arm: Arm, text: Text, phase1: MergeList) -> ArmToken
 
     The training record contains the log of all merges (`superbpe.inspection.history.merge_log`).
     """
-    transition, prefix = _prefix(arm, phase1.tokenizer)
+    transition, prefix = start_of(arm, phase1.tokenizer)
     rules = part(Rules, arm.superbpe)
     memory, cluster = context.runner.memory_mb, context.cluster
     sources = [
@@ -105,7 +105,7 @@ def train(context: Context, arm: Arm, text: Text, phase1: MergeList) -> ArmToken
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, record, phase1.counts)
 
 
-def _prefix(arm: Arm, whole: Tokenizer) -> tuple[int | str, Tokenizer]:
+def start_of(arm: Arm, whole: Tokenizer) -> tuple[int | str, Tokenizer]:
     """Return the transition and the tokenizer with the phase-1 merges before it."""
     specials = len(arm.bpe.special_tokens)
     size = arm.transition_size

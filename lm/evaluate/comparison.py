@@ -213,11 +213,17 @@ class Further(NamedTuple):
         rates: Largest change of a difference over learning rates that are about as good as the chosen ones.
         luck: Variance from the text that the tokenizers were trained on.
         luck_degrees: Its degrees of freedom.
+        luck_of_kinds: The same on each kind of held-out text.
     """
 
     rates: Mapping[tuple[int, int], float] = {}
     luck: Mapping[tuple[int, int], float] = {}
     luck_degrees: int = 0
+    luck_of_kinds: Mapping[str, Mapping[tuple[int, int], float]] = {}
+
+    def of_kind(self, name: str) -> Further:
+        """The uncertainty of the differences on a kind of text."""
+        return self._replace(luck=self.luck_of_kinds.get(name, self.luck))
 
     def widen(self, pair: tuple[int, int], ratio: Ratio) -> Ratio:
         """Add the uncertainty of a pair to its difference."""
@@ -389,7 +395,9 @@ def compare_all(
         return compared
     n_judged = sum(bool(enough(part.effective, whole.cluster)) for part in kinds.values())
     family = n_arms * max(1, n_judged)
-    by_kind = {name: _compared(arms[0][0], part, eligibility, family, further) for name, part in kinds.items()}
+    by_kind = {
+        name: _compared(arms[0][0], part, eligibility, family, further.of_kind(name)) for name, part in kinds.items()
+    }
     weights = arms[0][0].config.weights
     shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
     return {

@@ -1,0 +1,227 @@
+"""The luck of the text that tokenizers are trained on: halves, recipes, and the size of the effect."""
+
+import dataclasses
+import json
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.arms import resolve_arms
+from experiments.cli import main
+from experiments.cli.compose import load
+from experiments.findings.further import luck_of
+from experiments.results import Luck
+from experiments.stages import luck
+from lm.evaluate.bigram import bigram_bits
+from lm.evaluate.bits_per_byte import SOURCE, Grouping
+from lm.evaluate.comparison import Decision, compare_all
+from lm.evaluate.significance import Ratio
+from tests.experiments.outputs import manifests, report, run_until
+from tests.lm.evaluate.evaluations import made_up
+from tests.texts import prose
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
+
+
+def written(folder, rows, name="text.jsonl", **settings):
+    """A corpus of (source, text)."""
+    path = folder / name
+    path.write_text("".join(json.dumps({"source": source, "text": text}) + "\n" for source, text in rows))
+    return Corpus(CorpusConfig(**({"paths": [str(path)], "source_field": "source"} | settings)))
+
+
+def _two_kinds():
+    rng = np.random.default_rng(0)
+    sources = [f"{kind}: {number}" for kind, n in (("prose", 12), ("code", 9), ("rare", 2)) for number in range(n)]
+    return [(source, f"{source} {i} " + "x" * int(rng.integers(50, 150))) for source in sources for i in range(8)]
+
+
+def test_halves_are_complementary_and_by_source_within_kinds(tmp_path):
+    rows = _two_kinds()
+    halves = luck.divide(written(tmp_path, rows))
+    assert sorted(halves.texts) == sorted(text for _, text in rows)
+    assert halves.share == 1
+    sizes = np.array([len(text) for text in halves.texts])
+    kinds = np.array([text.partition(": ")[0] for text in halves.texts])
+    sources = np.array([text.partition(" ")[2].partition(" ")[0] for text in halves.texts])
+    assert len({first.tobytes() for first in halves.first}) == luck.SPLITS
+    for number, first in enumerate(halves.first):
+        both = [half.batches for place in (0, 1) for half in halves.half(2 * number + place)]
+        assert sorted(both[0] + both[1]) == sorted(halves.texts)
+        for kind in ("prose", "code", "rare"):
+            assert sizes[first & (kinds == kind)].sum() / sizes[kinds == kind].sum() == pytest.approx(0.5, abs=0.1)
+            split = {
+                source
+                for source in sources[kinds == kind]
+                if 0 < first[(kinds == kind) & (sources == source)].mean() < 1
+            }
+            assert bool(split) == (kind == "rare")  # it has too few sources
+    again = luck.divide(written(tmp_path, rows))
+    assert again.texts == halves.texts
+    assert (again.first == halves.first).all()
+
+
+def test_a_large_text_is_sampled_by_source(tmp_path, monkeypatch):
+    rows = _two_kinds()
+    n_bytes = sum(len(text) for _, text in rows)
+    monkeypatch.setattr(luck, "MOST_BYTES", 0.6 * n_bytes)
+    halves = luck.divide(written(tmp_path, rows))
+    assert halves.share == pytest.approx(0.6, abs=0.08)
+    assert halves.share == pytest.approx(sum(map(len, halves.texts)) / n_bytes)
+    kept = [text for text in halves.texts if text.startswith("prose")]
+    assert {kept.count(text) for text in kept} == {1}
+    assert len(kept) == 8 * len({text.split()[1] for text in kept})  # whole sources
+
+
+def test_documents_are_divided_where_sources_are_unnamed_and_weights_stay(tmp_path):
+    for name in ("one", "two"):
+        written(tmp_path, [("", f"{name} {i} " + "y" * 100) for i in range(30)], f"{name}.jsonl")
+    sources = {"one": f"{tmp_path}/one.jsonl:3", "two": f"{tmp_path}/two.jsonl"}
+    halves = luck.divide(Corpus(CorpusConfig(sources=sources)))
+    assert halves.effective == pytest.approx(60, rel=0.01)
+    for number in range(2 * luck.SPLITS):
+        one, two = halves.half(number)
+        assert (one.weight, two.weight) == (3, 1)
+        assert {text.split()[0] for text in one.batches} == {"one"}
+        assert len(one.batches) == len(two.batches) == 15
+
+
+def _arms(*settings):
+    return resolve_arms(load(["pattern=gpt2", *settings]))
+
+
+def test_a_tokenizer_of_choose_has_a_recipe_and_other_files_have_none():
+    text, (file,) = SimpleNamespace(hash="text"), _arms("arms=[x]", "arms.x.file=x")
+    texts = prose()[:20]
+    for own in _arms("bpe.vocab_size=400", "arms=[bpe,superbpe]", "bpe.tie_break=lexicographic-greatest"):
+        tokenizer = luck._trained(own, [luck.Source(texts)], 1)
+        assert luck.recipe_of(own, tokenizer, text) is own
+        assert luck.recipe_of(file, tokenizer, text) is None
+        tokenizer.provenance["choose"] = {"corpus": "text"}
+        recipe = luck.recipe_of(file, tokenizer, text)
+        again = luck._trained(recipe, [luck.Source(texts)], 1)
+        assert again.sha256 == tokenizer.sha256
+        assert luck.recipe_of(file, tokenizer, SimpleNamespace(hash="another")) is None
+
+
+def made(halves, bits, share=1.0, kinds=("",)):
+    return Luck(halves=halves, kinds=list(kinds), n_bytes=[1, 3][: len(kinds)], share=share, bits_per_byte=bits)
+
+
+def test_the_variance_by_hand():
+    one = made("a", [[[2.0], [2.1]], [[2.0], [2.0]]])
+    other = made("a", [[[2.2], [2.1]], [[2.0], [2.02]]])
+    gaps = np.array([[10.0, 0.0], [0.0, 1.0]])
+    paired = ((gaps[:, 0] - gaps[:, 1]) ** 2).sum() / 2 / 4
+    found = luck_of([one, other, None], {})
+    assert found.luck_degrees == 2
+    assert found.luck[0, 1] == pytest.approx(paired)
+    alone = (100 * np.log(2.1 / 2.0)) ** 2 / 2 / 4
+    assert found.luck[0, 2] == pytest.approx(alone)  # against a vocabulary from elsewhere
+    apart = luck_of([one, dataclasses.replace(one, halves="b")], {})
+    assert apart.luck[0, 1] == pytest.approx(2 * alone)
+    assert luck_of([one, one], {}).luck[0, 1] == 0
+    sampled = [dataclasses.replace(arm, share=0.25) for arm in (one, other)]
+    assert luck_of(sampled, {}).luck[0, 1] == pytest.approx(paired / 2)
+    assert luck_of([], {}).luck == luck_of([None, None], {}).luck_of_kinds == {}
+
+
+def test_kinds_have_their_own_luck_and_weights_count():
+    one = made("a", [[[1.0, 2.0], [1.0, 2.0]]], kinds=("code", "prose"))
+    other = made("a", [[[1.1, 2.0], [1.0, 2.0]]], kinds=("code", "prose"))
+    found = luck_of([one, other], {})
+    assert found.of_kind("code").luck[0, 1] == pytest.approx(10.0**2 / 4)
+    assert found.of_kind("prose").luck[0, 1] == 0
+    assert found.luck[0, 1] == pytest.approx((100 * 0.1 / 7) ** 2 / 4)  # a quarter of the bytes
+    assert luck_of([one, other], {"code": 2.0}).luck[0, 1] == pytest.approx(10.0**2 / 4)
+    assert found.of_kind("other") == found
+
+
+def test_intervals_with_luck_contain_the_truth():
+    """The text of a tokenizer shifts its difference by as much as documents do; halves by twice that variance."""
+    rng, n = np.random.default_rng(0), 2000
+    documents, seeds = rng.normal(0, 1.0, (n, 1, 40)), rng.normal(0, 0.05, (n, 3, 1))
+    measured = Ratio.of(documents + seeds + rng.normal(0, np.sqrt(1 / 40), (n, 1, 1)), np.ones((n, 40)))
+    equal = made("a", np.ones((5, 2, 1)).tolist())
+    halves = 1 + rng.normal(0, np.sqrt(2 / 40), (n, 5, 2, 1)) / 100
+    variances = [luck_of([equal, made("a", bits.tolist())], {}).luck[0, 1] for bits in halves]
+    assert np.mean(variances) == pytest.approx(1 / 40, rel=0.1)
+    low, high = measured.with_further(np.array(variances), 5, 0.0).interval(0.95)
+    assert 0.945 < np.mean((low <= 0) & (high >= 0)) < 0.98
+    low, high = measured.interval(0.95)
+    assert np.mean((low <= 0) & (high >= 0)) < 0.9
+
+
+@pytest.mark.slow
+def test_a_run_with_three_seeds_measures_it_and_reuses_it(tiny, tmp_path, capsys):
+    words = [*tiny, "lm.n_seeds=3"]
+    assert run_until("report", words) == 0
+    (said,) = set(re.findall(r"from the text of the tokenizers [0-9.]+", capsys.readouterr().out))
+    found = manifests(tmp_path, "luck")
+    assert [np.shape(each["contents"]["bits_per_byte"]) for each in found] == [(5, 2, 1)] * 2
+    assert said in report(tmp_path)["verdict"]["detail"]
+    assert main.run(["compare", str(tmp_path / "outputs"), "--out", str(tmp_path / "compared")]) == 0
+    assert said in capsys.readouterr().out
+    assert run_until("report", words) == 0
+    assert manifests(tmp_path, "luck") == found
+    assert run_until("report", [*words, "eval.tokenizer_luck=false"]) == 0
+    without = capsys.readouterr().out
+    assert "about these vocabularies, without the luck of their training text: BPE and SuperBPE" in without
+
+
+def _measured(arm, corpus, heldout, n_bytes):
+    """The luck of an arm's text, measured as in a run."""
+    halves = luck.divide(corpus)
+    tokenizers = [luck._trained(arm, halves.half(number), 1) for number in range(2 * luck.SPLITS)]
+    losses = [float(bigram_bits(each, halves.texts, heldout, threads=1).sum() / n_bytes) for each in tokenizers]
+    return made(str(corpus.files), [[[losses[i]], [losses[i + 1]]] for i in range(0, len(losses), 2)])
+
+
+@pytest.mark.slow
+def test_tokenizers_of_one_recipe_and_two_halves_seldom_win_and_handicaps_are_found(tmp_path):
+    """100 A/A experiments on parts of Python's documentation, each of which is a source.
+
+    The model is a bigram model, whose loss varies by 0.05 % between seeds.
+    """
+    (arm,) = _arms("bpe.vocab_size=500", "arms=bpe")
+    whole = "\n".join(prose())[:240_000]
+    parts_of_text = [
+        (str(at), [whole[at : at + 2000], whole[at + 2000 : at + 4000]]) for at in range(0, len(whole), 4000)
+    ]
+    winners = {True: 0, False: 0}
+    found = dict.fromkeys((5.0, 10.0, 20.0), 0)
+    contained = dict(found)
+    for experiment in range(100):
+        rng = np.random.default_rng([experiment])
+        order = rng.permutation(len(parts_of_text))
+        heldout = [(source, text) for i in order[:20] for source, texts in [parts_of_text[i]] for text in texts]
+        sizes = np.array([len(text.encode()) for _, text in heldout])
+        names = tuple(dict.fromkeys(source for source, _ in heldout))
+        groups = {SOURCE: Grouping(names, np.array([names.index(source) for source, _ in heldout], np.int32))}
+        texts, sides = [text for _, text in heldout], []
+        for place, side in enumerate((order[20::2], order[21::2])):
+            rows = [(source, text) for i in side for source, parts in [parts_of_text[i]] for text in parts]
+            sides.append(written(tmp_path, rows, f"{place}.jsonl"))
+        trained = [[text for _, _, text in luck._documents(side)] for side in sides]
+        tokenizers = [luck._trained(arm, [luck.Source(part)], 1) for part in trained]
+        nats = [np.log(2) * bigram_bits(each, trained[0] + trained[1], texts, threads=1) for each in tokenizers]
+        further = luck_of([_measured(arm, side, texts, sizes.sum()) for side in sides], {})
+
+        def runs(handicap, losses=nats, sizes=sizes, groups=groups, rng=rng):
+            scale = 1 + 0.0005 * rng.standard_normal((2, 3)) + [[0], [handicap / 100]]
+            return [
+                [made_up(loss * each, sizes, groups) for each in row] for loss, row in zip(losses, scale, strict=True)
+            ]
+
+        for use in winners:
+            verdict = compare_all(runs(0), further=further if use else None)[0, 1].verdict
+            winners[use] += verdict in (Decision.BETTER, Decision.WORSE)
+        for handicap in found:
+            compared = compare_all(runs(handicap), further=further)[0, 1]
+            found[handicap] += compared.verdict is Decision.WORSE
+            contained[handicap] += compared.interval[0] <= handicap <= compared.interval[1]
+    assert winners[True] <= 7 < winners[False]
+    assert min(found.values()) >= 99
+    assert min(contained.values()) >= 90
