@@ -7,7 +7,6 @@ TOKENIZER is a folder, a file in any known format, or a repository of the Huggin
 opens offline, its numbers as `fertility.json` and `fertility.csv`.
 """
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +36,8 @@ from experiments.fertility.tallies import ALL
 from experiments.progress import Reporter
 from experiments.report import fertility_page as page
 from tokenizer import Tokenizer, UserError
-from tokenizer.corpus.text_files import is_array
+from tokenizer.corpus.records import ending
+from tokenizer.corpus.text_files import READABLE, format_of, is_array
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from tokenizer import Corpus
 
-_TEXT = re.compile(r"\.(txt|text|jsonl|ndjson|csv|tsv|parquet)(\.(gz|zst|zstd))?$", re.IGNORECASE)
 _LINES, _COLUMNS = 12, 6
 """Most sources or scripts in a table of the terminal, and columns of the comparison; the page has all."""
 
@@ -84,7 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not entries:
         raise UserError(
             f"no text given, only tokenizers ({', '.join(arguments.given)}); name files that end in "
-            ".txt, .jsonl, .csv or .parquet, or give other files and folders with --text"
+            f"{READABLE}, or give other files and folders with --text"
         )
     text = open_sources(arguments, entries)
     paths = tokenizers_of([entry for entry in arguments.given if not _is_text(entry)])
@@ -116,7 +115,9 @@ def _is_text(entry: str) -> bool:
     path = Path(named(entry)[1])
     if path.name in TOKENIZER_FILES:
         return False
-    return _TEXT.search(path.name) is not None or (path.suffix.lower() == ".json" and is_array(path))
+    if ending(path) == "json":  # tokenizers end in .json, too
+        return is_array(path)
+    return format_of(path) is not None
 
 
 def _training(arguments: argparse.Namespace, names: Collection[str]) -> dict[str, Corpus]:

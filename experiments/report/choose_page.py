@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -15,12 +14,12 @@ from experiments.report import page
 from experiments.report.fertility_page import premium
 from experiments.report.figures import Figure, colour, data, shape, spec, vocabulary_axis
 from experiments.shell import command_text
+from tokenizer.corpus.text_files import without_ending
 from tokenizer.errors import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_SUFFIX = r"\.(txt|jsonl?|csv|parquet)(\.(gz|zst))?$"
 _MUCH_SHARED = 0.01
 """Share of the measured words that occur in the training text from which on it is said."""
 SAMPLES = {1.0: 6.71, 7.9: 1.86, 32.0: 0.58, 131.0: 0.29}
@@ -43,7 +42,7 @@ def render(report: Mapping[str, Any]) -> str:
         headline=headline(report),
         notes=notes(report),
         groups=groups if len(groups) > 1 else [],
-        short=[re.sub(_SUFFIX, "", group) for group in groups] if len(groups) > 1 else [],
+        short=[without_ending(group) for group in groups] if len(groups) > 1 else [],
         cells={(row["tokenizer"], row["group"]): row for row in grouped},
         names=[one["name"] for one in every],
         table_of_all=table(report, every),

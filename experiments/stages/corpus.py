@@ -13,6 +13,7 @@ from tokenizer.corpus import embedded
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.origins import check_kinds, documents_by_origin
+from tokenizer.corpus.text_files import is_plain
 from tokenizer.errors import UserError, counted, listed
 from tokenizer.files import digest, shown
 
@@ -81,8 +82,7 @@ def _check_size(corpus: Corpus, budget: BudgetConfig | None) -> None:
     if sizes and not any(sizes):
         raise UserError(f"the corpus is empty: every file of {listed(corpus.config.places)} has 0 bytes")
     # Text is at most as long as its file, unless that is compressed.
-    plain = all(str(path).endswith((".txt", ".text", ".jsonl", ".ndjson", ".json")) for path, _ in corpus.files)
-    if sizes and plain and budget is not None:
+    if sizes and budget is not None and all(is_plain(path, form) for path, form in corpus.files):
         budget.check_epochs(sum(sizes))
 
 

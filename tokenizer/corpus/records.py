@@ -44,7 +44,7 @@ def opened(path: File, feed: _native.Feed | None = None) -> io.BufferedReader:
     return io.BufferedReader(_Decompressed(path, feed), 1 << 16)
 
 
-def ending(path: File) -> str:
+def ending(path: File | PurePath) -> str:
     """The ending of a file's name, without the dot and those of compression."""
     suffixes = [suffix for suffix in map(str.lower, PurePath(str(path)).suffixes) if suffix not in COMPRESSIONS]
     return suffixes[-1][1:] if suffixes else ""

@@ -13,12 +13,14 @@ from typing import Any
 
 from tokenizer.corpus import remote
 from tokenizer.corpus.config import FORMATS
-from tokenizer.corpus.records import ending, opened
+from tokenizer.corpus.records import COMPRESSIONS, ending, opened
 from tokenizer.corpus.remote import File, RemoteFile, Stat
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, confined, is_remote, read_json, shown
 
 _OTHER_ENDINGS = {"text": "txt", "ndjson": "jsonl", "json": "jsonl", "tsv": "csv"}
+READABLE = ".txt, .jsonl, .csv or .parquet"
+"""Endings to name in messages; `format_of` knows their other spellings, and compressed files."""
 _SAMPLE_BYTES = 1 << 16
 
 
@@ -37,9 +39,9 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
         if not isinstance(given, str | Path):  # types are not checked in user code
             raise UserError(f"the path {given!r} is not a string")
         for file in _matches(str(given)):
-            detected = form or _format(file)
+            detected = form or format_of(file)
             if detected is None:
-                raise UserError(f"{file}: unknown file type; name it .txt, .jsonl, .csv, .parquet, or set format=jsonl")
+                raise UserError(f"{file}: unknown file type; name it {READABLE}, or set format=jsonl")
             if form is None and detected == "jsonl" and ".json" in PurePath(str(file)).suffixes and is_array(file):
                 detected = "json"
             if str(file) == str(given) and file.resolve() in found:
@@ -51,8 +53,8 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
 def _matches(path: str) -> Sequence[File]:
     """The files that a path, a URL or a glob names; a UserError if there is none."""
     if is_remote(path):
-        if not (distant := remote.find(path, lambda file: _format(file) is not None)):
-            raise UserError(f"{shown(path)}: no such file, or a folder without .txt, .jsonl, .csv or .parquet files")
+        if not (distant := remote.find(path, lambda file: format_of(file) is not None)):
+            raise UserError(f"{shown(path)}: no such file, or a folder without {READABLE} files")
         return distant
     if glob.has_magic(path) and not Path(path).exists():
         matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob rejects absolute patterns)
@@ -62,14 +64,14 @@ def _matches(path: str) -> Sequence[File]:
         saved = read_json(Path(path) / "state.json").get("_data_files")  # `Dataset.save_to_disk` wrote the folder
         matches = [confined(Path(path), file.get("filename")) for file in saved or []]
     elif Path(path).is_dir():
-        matches = sorted(file for file in Path(path).rglob("*") if _format(file) not in (None, "arrow"))
+        matches = sorted(file for file in Path(path).rglob("*") if format_of(file) not in (None, "arrow"))
     else:
         matches = [Path(path)]
     if files := [match for match in matches if match.is_file()]:
         return files
     what = "no such file"
     if Path(path).is_dir():
-        what = "the directory contains no .txt, .jsonl, .csv or .parquet file"
+        what = f"the directory contains no {READABLE} file"
     elif Path(path).exists():
         check_file(Path(path))
     raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
@@ -95,9 +97,29 @@ def is_array(path: File) -> bool:
     return False
 
 
-def _format(path: File) -> str | None:
+def format_of(path: File | PurePath) -> str | None:
+    """The format that a file's name says, one of `FORMATS`; None for a name that is not that of a text."""
     form = _OTHER_ENDINGS.get(ending(path), ending(path))
     return form if form in FORMATS else None
+
+
+def is_plain(path: File, form: str) -> bool:
+    """Whether a file of this format holds text as it is, so that the text is at most as long as the file."""
+    return form in ("txt", "jsonl", "json") and PurePath(str(path)).suffix.lower() not in COMPRESSIONS
+
+
+def without_ending(name: str) -> str:
+    """The name of a text file without its ending; other names stay.
+
+    >>> without_ending("web.jsonl.zst"), without_ending("example.org")
+    ('web', 'example.org')
+    """
+    path = PurePath(name)
+    if format_of(path) is None:
+        return name
+    if path.suffix.lower() in COMPRESSIONS:
+        path = path.with_suffix("")
+    return str(path.with_suffix(""))
 
 
 def fingerprint(path: File) -> dict[str, Any]:
