@@ -2,6 +2,8 @@ from __future__ import annotations
 
 __doc__ = """`superbpe extend TOKENIZER TEXT... --vocab-size N --to FOLDER`: continue training to a larger vocabulary.
 
+`--multiple-of N` rounds the size up by training more merges.
+
 The tokenizer keeps its tokens and their ids. One exception: in our own layout, special tokens follow the merges, so
 they move to the new end unless `--keep-ids` is given. TEXT is counted with the tokenizer's own pattern.
 

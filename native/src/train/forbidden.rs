@@ -16,7 +16,8 @@ impl Forbidden {
         for regex in regexes {
             let named = format!("the regex {} of forbid", quoted(regex));
             let compiled = compile(std::slice::from_ref(regex)).map_err(|error| {
-                format!("{named} does not compile: {}; write it without look-around", shortened(&reason(&error)))
+                let why = shortened(&reason(&error));
+                format!("{named} does not compile: {why}; forbid takes regexes without look-around and back references")
             })?;
             if compiled.is_match("") {
                 return Err(format!("{named} matches the empty string, which occurs in every token; leave it out"));
