@@ -65,7 +65,9 @@ def parser() -> Parser:
         metavar="STRING",
         help=f"special tokens ({' '.join(DEFAULT_SPECIAL_TOKENS)})",
     )
-    add("--forbid", nargs="+", default=[], metavar="REGEX", help="no token of phase 1 matches these (--rule forbid=...)")
+    add(
+        "--forbid", nargs="+", default=[], metavar="REGEX", help="no token of phase 1 matches these (--rule forbid=...)"
+    )
     add(
         "--force", nargs="+", default=[], metavar="STRING", dest="forced_tokens",
         help="strings that become tokens by the first merges",

@@ -80,7 +80,7 @@ def test_vetoes_and_forced_tokens_are_part_of_an_arm_once_they_are_set(tiny, mis
         ("arms.bpe.bpe.forced_tokens=['a b']", "arm bpe: the forced token 'a b' can never be one token"),
     ):
         assert message in mistake("pipeline", *tiny, setting)
-    boundless = ("superbpe=boundless", "bpe.forced_tokens=[ab]")
+    boundless = ("superbpe=boundless", "superbpe.transition=auto", "bpe.forced_tokens=[ab]")
     assert "bpe.forced_tokens=['ab'] needs a transition" in mistake("pipeline", *tiny, *boundless)
 
 

@@ -128,9 +128,9 @@ def train_words(
 
 
 def is_forbidden(token: bytes, forbid: Sequence[str]) -> bool:
-    """Whether a regex matches in the whole characters of a token.
+    r"""Whether a regex matches in the whole characters of a token.
 
-    >>> is_forbidden(b"\\xa9: \\xc3", ["^:"]), is_forbidden(b"\\xa9: \\xc3", ["\\xe9"])
+    >>> is_forbidden(b"\xa9: \xc3", ["^:"]), is_forbidden(b"\xa9: \xc3", ["\xe9"])
     (True, False)
     """
     complete = codecs.getincrementaldecoder("utf-8")("replace").decode(token.lstrip(bytes(range(0x80, 0xC0))))

@@ -242,9 +242,7 @@ def _merge(
         "special_tokens": list(special_tokens),
         "progress": tick,
     }
-    trained = _native.train_bpe(
-        segments.words, segments.offsets, counts.counts, segments.tokens, n_merges, **options
-    )
+    trained = _native.train_bpe(segments.words, segments.offsets, counts.counts, segments.tokens, n_merges, **options)
     tick.finish(len(trained["left"]))
     return trained
 

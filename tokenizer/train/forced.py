@@ -74,12 +74,14 @@ def check_forced(
     merges = forced_merges(strings)
     if len(merges) > n_merges:
         raise UserError(
-            f"the forced tokens take {len(merges)} merges, but phase 1 has {n_merges}; use a larger vocabulary, a later "
-            "transition or fewer forced tokens"
+            f"the forced tokens take {len(merges)} merges, but phase 1 has {n_merges}; use a larger vocabulary, a "
+            "later transition or fewer forced tokens"
         )
     tokens, longest = [left + right for left, right in merges], longest_token(max_token_bytes)
     for token, is_forbidden in zip(tokens, _native.are_forbidden(tokens, list(forbid)), strict=True):
         if is_forbidden or len(token) > longest:
             string = next(string for string in strings if token in string.encode())
             why = "which forbid rules out" if is_forbidden else f"of more than {longest} bytes"
-            raise UserError(f"the forced token {quoted(string)} needs the token {quoted(token)}, {why}; change one of them")
+            raise UserError(
+                f"the forced token {quoted(string)} needs the token {quoted(token)}, {why}; change one of them"
+            )
