@@ -13,17 +13,11 @@ pub struct Forbidden(Regex);
 
 impl Forbidden {
     pub fn new(regexes: &[String]) -> Result<Self, String> {
-        for regex in regexes {
-            let named = format!("the regex {} of forbid", quoted(regex));
-            let compiled = compile(std::slice::from_ref(regex)).map_err(|error| {
-                let why = shortened(&reason(&error));
-                format!("{named} does not compile: {why}; forbid takes regexes without look-around and back references")
-            })?;
-            if compiled.is_match("") {
-                return Err(format!("{named} matches the empty string, which occurs in every token; leave it out"));
-            }
+        match compile(regexes) {
+            Ok(compiled) if !compiled.is_match("") => Ok(Self(compiled)),
+            Ok(_) => Err(first_mistake(regexes).expect("one of the regexes matches")),
+            Err(error) => Err(first_mistake(regexes).unwrap_or_else(|| reason(&error))),
         }
-        Ok(Self(compile(regexes).map_err(|error| format!("the regexes of forbid do not compile: {}", reason(&error)))?))
     }
 
     pub fn matches(&self, token: &[u8]) -> bool {
@@ -35,12 +29,29 @@ fn compile(regexes: &[String]) -> Result<Regex, BuildError> {
     Regex::builder().configure(Config::new().nfa_size_limit(Some(MOST_BYTES))).build_many(regexes)
 }
 
+/// What is wrong with the first regex that cannot be used by itself.
+fn first_mistake(regexes: &[String]) -> Option<String> {
+    regexes.iter().find_map(|regex| {
+        let named = format!("the regex {} of forbid", quoted(regex));
+        match compile(std::slice::from_ref(regex)) {
+            Ok(compiled) if !compiled.is_match("") => None,
+            Ok(_) => Some(format!("{named} matches the empty string, which occurs in every token; leave it out")),
+            Err(error) => {
+                let why = shortened(&reason(&error));
+                Some(format!(
+                    "{named} does not compile: {why}; forbid takes regexes without look-around and back references"
+                ))
+            }
+        }
+    })
+}
+
 /// The cause in a few words: the error itself shows the regex over several lines.
 fn reason(error: &BuildError) -> String {
     match error.syntax_error() {
         Some(regex_syntax::Error::Parse(error)) => error.kind().to_string(),
         Some(regex_syntax::Error::Translate(error)) => error.kind().to_string(),
-        _ if error.size_limit().is_some() => format!("it needs more than {MOST_BYTES} bytes of memory"),
+        _ if error.size_limit().is_some() => format!("forbid needs more than {MOST_BYTES} bytes of memory"),
         _ => error.to_string(),
     }
 }
