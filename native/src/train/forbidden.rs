@@ -25,8 +25,9 @@ impl Forbidden {
     }
 }
 
-fn compile(regexes: &[String]) -> Result<Regex, BuildError> {
-    Regex::builder().configure(Config::new().nfa_size_limit(Some(MOST_BYTES))).build_many(regexes)
+fn compile(regexes: &[String]) -> Result<Regex, Box<BuildError>> {
+    let config = Config::new().nfa_size_limit(Some(MOST_BYTES));
+    Regex::builder().configure(config).build_many(regexes).map_err(Box::new)
 }
 
 /// What is wrong with the first regex that cannot be used by itself.
