@@ -14,8 +14,10 @@ from experiments.config import BpeConfig, SuperbpeConfig, part, schema
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
 from tokenizer.definition import check_special_tokens
-from tokenizer.errors import UserError, check_choice, did_you_mean
+from tokenizer.errors import UserError, check_choice, did_you_mean, quoted
 from tokenizer.patterns import Pattern, resolve
+from tokenizer.train.bpe import check_forbid
+from tokenizer.train.forced import NOT_FORCED, check_forced
 
 if TYPE_CHECKING:
     from experiments.config import ArmConfig, Config
@@ -206,6 +208,19 @@ def _check(arm: Arm) -> None:
             )
     if arm.recipe == "superbpe":
         _check_phase2(arm, specials)
+    check_forbid(arm.bpe.forbid)
+    if arm.bpe.forced_tokens:
+        if arm.recipe == "superbpe" and arm.competing:
+            raise UserError(f"bpe.forced_tokens={quoted(arm.bpe.forced_tokens)} {NOT_FORCED}")
+        check_forced(
+            arm.bpe.forced_tokens,
+            arm.pattern,
+            n_merges=arm.phase1_size - 256 - specials,
+            unit=arm.bpe.unit,
+            special_tokens=arm.bpe.special_tokens,
+            forbid=arm.bpe.forbid,
+            max_token_bytes=arm.bpe.max_token_bytes,
+        )
 
 
 def _check_phase2(arm: Arm, specials: int) -> None:

@@ -55,6 +55,8 @@ class BpeConfig:
         tie_break: Which of two equally frequent pairs is merged first.
         min_count: Minimum count of a pair to be merged.
         max_token_bytes: Maximum length of a token, in bytes.
+        forbid: Regexes without look-around that no token of phase 1 may match; `superbpe.forbid` is for superwords.
+        forced_tokens: Strings that become tokens by the first merges, whatever their counts.
     """
 
     vocab_size: int = 8192
@@ -63,6 +65,14 @@ class BpeConfig:
     tie_break: str = "lowest-ids"
     min_count: int = 1
     max_token_bytes: int | None = None
+    forbid: list[str] = field(default_factory=list)
+    forced_tokens: list[str] = field(default_factory=list)
+
+    @property
+    def wanted(self) -> dict[str, list[str]]:
+        """The lists of unwanted and wanted tokens that are set; an empty list is left out of identities."""
+        lists = {"forbid": list(self.forbid), "forced_tokens": list(self.forced_tokens)}
+        return {name: strings for name, strings in lists.items() if strings}
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ def resolved(config: Config, arm: Arm, model: ModelConfig, revision: str | None 
         values |= {arm.recipe: arm.source, "revision": revision}
     else:
         values |= _flat("bpe", arm.bpe)
+        for name in ("forbid", "forced_tokens"):
+            if name not in arm.bpe.wanted:  # records of earlier versions lack them
+                del values[f"bpe.{name}"]
     if arm.trained:
         values |= {
             "vocab_size": arm.vocab_size,

@@ -26,7 +26,7 @@ from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 from tokenizer import _native, patterns
 from tokenizer.documents import check_text
 from tokenizer.errors import UserError, check_choice, check_fields, check_strings, did_you_mean, quoted
-from tokenizer.train.bpe import TIE_BREAKS
+from tokenizer.train.bpe import TIE_BREAKS, check_forbid
 
 _CHOICES = {
     "unit": ("document", "line"),
@@ -56,7 +56,8 @@ class Rules:
         max_words: maximum number of words in a new token: non-empty parts between spaces (0x20).
         max_bytes: maximum length of a new token in bytes; None for the upper limit (`LONGEST_TOKEN`).
         max_tokens: maximum number of phase-1 tokens in a new token.
-        forbid: strings that no new token may contain.
+        forbid: regexes without look-around that no new token may match, as in `train_bpe`. A string without special
+            characters, such as `": "`, matches itself.
         min_count: pairs that occur less often are not merged.
         counting: pairs that a run of equal tokens counts for: every adjacent pair ("overlapping", as in HF: three
             tokens count twice) or the pairs that one merge would join ("non-overlapping": three tokens count once).
@@ -152,10 +153,7 @@ class Rules:
                 raise UserError(f"{name}={value} must be at most {_MOST}")
         if self.truncate_quantile is not None and not 0.0 < self.truncate_quantile <= 1.0:
             raise UserError(f"truncate_quantile={self.truncate_quantile} must be greater than 0 and at most 1")
-        if "" in self.forbid:
-            raise UserError(
-                f"forbid={quoted(self.forbid)} contains an empty string, which occurs in every token; leave it out"
-            )
+        check_forbid(self.forbid)
         if not 0.0 < self.sample <= 1.0:
             raise UserError(f"sample={self.sample} must be greater than 0 and at most 1")
 

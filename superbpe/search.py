@@ -93,7 +93,7 @@ class Search:
             "max_bytes": longest_token(rules.max_bytes),
             "max_words": rules.max_words,
             "max_tokens": rules.max_tokens,
-            "forbid": [string.encode() for string in rules.forbid],
+            "forbid": list(rules.forbid),
             "special_tokens": special_tokens,
             "non_overlapping": rules.counting == "non-overlapping",
         }

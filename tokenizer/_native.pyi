@@ -21,6 +21,7 @@ __all__ = [
     "Stream",
     "SuperwordTrainer",
     "TextOverlap",
+    "are_forbidden",
     "count_pieces",
     "eligible",
     "equivalent_patterns",
@@ -191,7 +192,7 @@ class SuperwordTrainer:
         max_bytes: int | None,
         max_words: int | None,
         max_tokens: int | None,
-        forbid: Sequence[bytes],
+        forbid: Sequence[str],
         special_tokens: Sequence[str],
         non_overlapping: bool,
         judge: Callable[[bytes, bytes, int], bool] | None,
@@ -263,6 +264,7 @@ def named_patterns() -> list[tuple[str, str]]: ...
 def count_pieces(texts: Sequence[str], pattern: str) -> list[int]: ...
 def split(text: str, pattern: str) -> list[str]: ...
 def sum_counts(parts: Sequence[tuple[_U8, _I64, _U64, int]]) -> _CountArrays: ...
+def are_forbidden(tokens: Sequence[bytes], forbid: Sequence[str]) -> list[bool]: ...
 def train_bpe(
     ranks: _U8 | _U32,
     offsets: _I64,
@@ -273,6 +275,7 @@ def train_bpe(
     tie_break: str,
     min_count: int,
     max_token_bytes: int | None,
+    forbid: Sequence[str],
     special_tokens: Sequence[str],
     progress: Callable[[int], object] | None,
 ) -> MergeResult: ...

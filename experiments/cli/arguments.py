@@ -154,6 +154,23 @@ def add_rule(options: argparse.ArgumentParser) -> None:
     )
 
 
+def add_vocab_size(options: argparse.ArgumentParser, help_: str, *, required: bool) -> None:
+    """Add `--vocab-size` and `--multiple-of`, which `rounded` applies."""
+    options.add_argument("--vocab-size", type=whole(257), required=required, metavar="N", help=help_)
+    options.add_argument(
+        "--multiple-of", type=whole(1, 2**20), default=1, metavar="N", help="round the size up to a multiple of N"
+    )
+
+
+def rounded(vocab_size: int, multiple: int) -> int:
+    """Round a size up to a multiple.
+
+    >>> rounded(50257, 128), rounded(512, 128)
+    (50304, 512)
+    """
+    return math.ceil(vocab_size / multiple) * multiple
+
+
 def rules_of(arguments: argparse.Namespace) -> Rules | None:
     """Return the preset of `--superbpe`, changed by `--rule` and checked; None without a preset."""
     from superbpe.rules import PRESETS

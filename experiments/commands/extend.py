@@ -2,6 +2,8 @@ from __future__ import annotations
 
 __doc__ = """`superbpe extend TOKENIZER TEXT... --vocab-size N --to FOLDER`: continue training to a larger vocabulary.
 
+`--multiple-of N` rounds the size up by training more merges.
+
 The tokenizer keeps its tokens and their ids. One exception: in our own layout, special tokens follow the merges, so
 they move to the new end unless `--keep-ids` is given. TEXT is counted with the tokenizer's own pattern.
 
@@ -20,14 +22,15 @@ from experiments.cli.arguments import (
     add_text,
     add_threads,
     add_tokenizer,
+    add_vocab_size,
     open_exact,
     open_text,
     out_folder,
+    rounded,
     rules_of,
     say_left,
     size,
     transition,
-    whole,
     with_pattern,
 )
 from experiments.cli.console import finish
@@ -51,7 +54,7 @@ def parser() -> Parser:
     add = options.add_argument
     add_tokenizer(options)
     add_text(options)
-    add("--vocab-size", type=whole(257), required=True, metavar="N", help="size of the result, special tokens included")
+    add_vocab_size(options, "size of the result, special tokens included (with --multiple-of: as now)", required=False)
     add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
     add("--keep-ids", action="store_true", help="keep the ids of special tokens, for a model trained with them")
     add("--superbpe", choices=PRESETS, metavar="RULES", help=f"phase 2: {', '.join(PRESETS)}")
@@ -69,6 +72,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Train the larger tokenizer and write its folder."""
     if arguments.transition is not None and not arguments.superbpe:
         raise UserError(f"--transition {arguments.transition} requires --superbpe: it is where phase 2 starts")
+    if arguments.vocab_size is None and arguments.multiple_of == 1:
+        raise UserError("name the size of the result with --vocab-size, or --multiple-of to round the present one up")
     rules = rules_of(arguments)
     start = open_exact(
         arguments.tokenizer,
@@ -76,6 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
         end_of_text=arguments.end_of_text,
         add_special_tokens=arguments.special,
     )
+    arguments.vocab_size = rounded(arguments.vocab_size or start.vocab_size, arguments.multiple_of)
     if start.fence is not None and not arguments.superbpe:
         raise UserError(f"{arguments.tokenizer} has superwords; add --superbpe RULES to replace them")
     if arguments.vocab_size < start.vocab_size and not arguments.superbpe:

@@ -11,13 +11,14 @@ from experiments.cli.arguments import (
     add_rule,
     add_text,
     add_threads,
+    add_vocab_size,
     open_text,
     out_folder,
+    rounded,
     rules_of,
     size,
     text_options,
     transition,
-    whole,
 )
 from experiments.cli.console import finish
 from experiments.numbers import si
@@ -28,8 +29,9 @@ from superbpe.transition import competes, resolve_transition
 from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
-from tokenizer.train.bpe import merges_that_fit
+from tokenizer.train.bpe import check_forbid, merges_that_fit
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
+from tokenizer.train.forced import NOT_FORCED, check_forced
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +47,7 @@ def parser() -> Parser:
     add = options.add_argument
     add_text(options)
     add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
-    add("--vocab-size", type=whole(257), required=True, metavar="N", help="bytes, merges and special tokens together")
+    add_vocab_size(options, "bytes, merges and special tokens together", required=True)
     add("--superbpe", choices=PRESETS, metavar="PRESET", help=f"train superwords: {', '.join(PRESETS)}")
     add(
         "--transition",
@@ -63,6 +65,13 @@ def parser() -> Parser:
         metavar="STRING",
         help=f"special tokens ({' '.join(DEFAULT_SPECIAL_TOKENS)})",
     )
+    add(
+        "--forbid", nargs="+", default=[], metavar="REGEX", help="no token of phase 1 matches these (--rule forbid=...)"
+    )
+    add(
+        "--force", nargs="+", default=[], metavar="STRING", dest="forced_tokens",
+        help="strings that become tokens by the first merges",
+    )  # fmt: skip
     add("--memory", type=size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
     add_threads(options)
     return options
@@ -71,11 +80,21 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> None:
     """Train a tokenizer and write its folder."""
     preset: str | None = arguments.superbpe
-    merges_that_fit(arguments.vocab_size, arguments.special)
+    arguments.vocab_size = rounded(arguments.vocab_size, arguments.multiple_of)
+    n_merges = merges_that_fit(arguments.vocab_size, arguments.special)
     rules = rules_of(arguments)
     _check_transition(arguments, rules)
     phase1 = PHASE1[preset] if preset else {"pattern": FULL_STRENGTH, "unit": "document"}
     pattern, unit = resolve(arguments.pattern or phase1["pattern"]), arguments.unit or phase1["unit"]
+    vetoes = {"forbid": arguments.forbid, "special_tokens": arguments.special}
+    check_forbid(arguments.forbid)
+    if arguments.forced_tokens:
+        if rules is not None:
+            share = arguments.transition or TRANSITION[arguments.superbpe]
+            if competes(rules, share):
+                raise UserError(f"--force {arguments.forced_tokens[0]} {NOT_FORCED}")
+            n_merges = resolve_transition(arguments.vocab_size, share) - 256
+        check_forced(arguments.forced_tokens, pattern, n_merges=n_merges, unit=unit, **vetoes)
     reporter = Reporter()
     with out_folder(arguments.to, "--to", new=True) as folder:
         corpus = open_text(arguments, arguments.text)
@@ -85,7 +104,11 @@ def run(arguments: argparse.Namespace) -> None:
         reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
         with reporter.stage("phase 1"):
             tokenizer = train_bpe(
-                counts, arguments.vocab_size, special_tokens=arguments.special, progress=reporter.progress
+                counts,
+                arguments.vocab_size,
+                forced_tokens=arguments.forced_tokens,
+                progress=reporter.progress,
+                **vetoes,
             )
         if rules is not None:
             with reporter.stage("phase 2"):

@@ -129,6 +129,7 @@ def rules_of(arm: Arm) -> dict[str, Any]:
         "tie_break": arm.bpe.tie_break,
         "min_count": arm.bpe.min_count,
         "max_token_bytes": arm.bpe.max_token_bytes,
+        **arm.bpe.wanted,
     }
 
 

@@ -116,7 +116,7 @@ def is_allowed(token: bytes, rules: Rules) -> bool:
     return (
         (rules.max_words is None or words <= rules.max_words)
         and len(token) <= longest_token(rules.max_bytes)
-        and not any(forbidden.encode() in token for forbidden in rules.forbid)
+        and not bpe.is_forbidden(token, rules.forbid)
     )
 
 

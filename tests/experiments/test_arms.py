@@ -69,6 +69,21 @@ def test_a_preset_brings_its_phase_1_and_replaces_the_experiments_settings_of_su
     assert runs.superbpe.transition == 0.8
 
 
+def test_vetoes_and_forced_tokens_are_part_of_an_arm_once_they_are_set(tiny, mistake):
+    for arm in resolve_arms(load()):
+        assert arm.bpe.wanted == {}
+    (arm,) = resolve_arms(load(["arms=[bpe]", "bpe.forbid=[e]", "arms.bpe.bpe.forced_tokens=[ab]"]))
+    assert arm.bpe.wanted == {"forbid": ["e"], "forced_tokens": ["ab"]}
+    for setting, message in (
+        ("bpe.forbid=['a(?=b)']", 'the regex "a(?=b)" of forbid does not compile: look-around'),
+        ("bpe.forced_tokens=['a b']", "forced token 'a b' can never be one token"),
+        ("arms.bpe.bpe.forced_tokens=['a b']", "arm bpe: the forced token 'a b' can never be one token"),
+    ):
+        assert message in mistake("pipeline", *tiny, setting)
+    boundless = ("superbpe=boundless", "superbpe.transition=auto", "bpe.forced_tokens=[ab]")
+    assert "bpe.forced_tokens=['ab'] needs a transition" in mistake("pipeline", *tiny, *boundless)
+
+
 def test_names_of_arms_are_plain_words_and_files_are_not_asked_for_on_the_hub(tiny, tmp_path, mistake):
     for name in ("bpe:seed1", "bpe (1 layer, seed 0, 1k)", "1bpe", "bpe.x"):
         with pytest.raises(UserError, match="the name of an arm consists of letters"):

@@ -25,6 +25,7 @@ from tokenizer.reference.naive import (
     break_tie,
     byte_alphabet,
     count_pairs,
+    is_forbidden,
     replace_pair,
     train_naive,
     train_words,

@@ -9,9 +9,12 @@ set of words (pieces of text that no merge crosses) with their counts.
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+
+import regex
 
 from tokenizer.definition import longest_token
 from tokenizer.train.bpe import TIE_BREAKS
@@ -124,6 +127,33 @@ def train_words(
     return merges
 
 
+def is_forbidden(token: bytes, forbid: Sequence[str]) -> bool:
+    r"""Whether a regex matches in the whole characters of a token.
+
+    >>> is_forbidden(b"\xa9: \xc3", ["^:"]), is_forbidden(b"\xa9: \xc3", ["\xe9"])
+    (True, False)
+    """
+    complete = codecs.getincrementaldecoder("utf-8")("replace").decode(token.lstrip(bytes(range(0x80, 0xC0))))
+    return any(regex.search(pattern, complete) for pattern in forbid)
+
+
+def force(strings: Iterable[str], words: Mapping[Word, int]) -> tuple[list[Merge], dict[Word, int]]:
+    """Merges that make each string one token, from left to right, and the words after them."""
+    merges: list[Merge] = []
+    for string in strings:
+        word = tuple(bytes([byte]) for byte in string.encode())
+        for left, right, _ in merges:
+            word = replace_pair(word, (left, right))
+        while len(word) > 1:
+            pair = word[0], word[1]
+            word = replace_pair(word, pair)
+            merged = {old: replace_pair(old, pair) for old in words}
+            times = sum(count * (len(old) - len(merged[old])) for old, count in words.items())
+            words = {merged[old]: count for old, count in words.items()}
+            merges.append((*pair, times))
+    return merges, dict(words)
+
+
 def train_naive(
     counts: Mapping[bytes, int],
     n_merges: int,
@@ -131,10 +161,14 @@ def train_naive(
     tie_break: str = "lowest-ids",
     min_count: int = 1,
     max_token_bytes: int | None = None,
+    forbid: Sequence[str] = (),
+    forced_tokens: Sequence[str] = (),
     special_tokens: Sequence[str] = (),
     train: Callable[..., list[Merge]] = train_words,
 ) -> list[Merge]:
     """Phase 1 over counted pretokens; `train` is `train_words` or a faster equivalent.
+
+    The merges of forced tokens come first, with the number of times that they apply.
 
     >>> train_naive({b"low": 5, b"lower": 2, b"newer": 6}, 2, tie_break="lexicographic-smallest")
     [(b'e', b'r', 8), (b'w', b'er', 8)]
@@ -142,9 +176,11 @@ def train_naive(
     special, longest = {token.encode() for token in special_tokens}, longest_token(max_token_bytes)
 
     def accept(left: bytes, right: bytes, _: int) -> bool:
-        """Rules of phase 1: no token may be too long or spell a special token."""
-        return left + right not in special and len(left + right) <= longest
+        """Rules of phase 1: no token may be too long, spell a special token or match a regex."""
+        token = left + right
+        return token not in special and len(token) <= longest and not is_forbidden(token, forbid)
 
-    return train(
-        as_words(counts), n_merges, tokens=byte_alphabet(), tie_break=tie_break, min_count=min_count, accept=accept
-    )
+    forced, words = force(forced_tokens, as_words(counts))
+    tokens = [*byte_alphabet(), *(left + right for left, right, _ in forced)]
+    n_left = n_merges - len(forced)
+    return forced + train(words, n_left, tokens=tokens, tie_break=tie_break, min_count=min_count, accept=accept)

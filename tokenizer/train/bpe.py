@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,12 @@ from tokenizer import _native, patterns
 from tokenizer.corpus.seen import KEY, Recorder
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import ALPHABET, LONGEST_TOKEN, Definition, check_special_tokens, longest_token
-from tokenizer.errors import UserError, check_choice, check_whole, quoted
+from tokenizer.documents import check_text
+from tokenizer.errors import UserError, check_choice, check_strings, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Counting, PretokenCounts, count_pretokens
+from tokenizer.train.forced import check_forced, forced_merges
 
 TIE_BREAKS = ("lowest-ids", "lexicographic-greatest", "lexicographic-smallest")
 MOST_TOKENS = 2**32
@@ -33,6 +35,8 @@ def train_bpe(
     tie_break: str = "lowest-ids",
     min_count: int = 1,
     max_token_bytes: int | None = None,
+    forbid: Sequence[str] = (),
+    forced_tokens: Sequence[str] = (),
     progress: Progress | None = None,
     on_counts: Callable[[npt.NDArray[np.uint64]], object] | None = None,
     **counting: Unpack[Counting],
@@ -60,14 +64,21 @@ def train_bpe(
             right bytes).
         min_count: pairs that occur less often are not merged.
         max_token_bytes: maximum token length; None for `LONGEST_TOKEN`, the upper limit.
+        forbid: regexes without look-around that no new token may match. They are searched in a token's whole
+            characters: parts of characters at its ends are left out.
+        forced_tokens: strings that become tokens by the first merges, whatever their counts
+            (`tokenizer.train.forced.forced_merges`). Each must lie within one pretoken. Not with `start`.
         progress: called with the number of merges done.
-        on_counts: called at the end with the count of each new merge, by rank.
+        on_counts: called at the end with the count of each new merge, by rank; for the merges of forced tokens, the
+            number of times that they apply.
         counting: arguments of `count_pretokens`, if `counts` is a text. The pattern is that of `start`, or
             `tokenizer.patterns.FULL_STRENGTH`.
 
     Raises:
-        UserError: the vocabulary is too small, or an argument is out of range.
+        UserError: the vocabulary is too small, an argument is out of range, a regex of `forbid` does not compile, or a
+            forced token cannot be made.
     """
+    check_forbid(forbid)
     check_whole("min_count", min_count, 0, 2**63 - 1)
     if max_token_bytes is not None:
         check_whole("max_token_bytes", max_token_bytes, 0, 2**63 - 1)
@@ -80,12 +91,29 @@ def train_bpe(
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
         strings = (*special_tokens, *start.preparation.added_tokens)
         check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
-    counts = _counted(counts, start, special_tokens, progress, counting)
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
-    trained = _merge(counts, start, n_merges, rules, strings, progress)
-    ranks = np.stack([trained["left"], trained["right"]], axis=1)
+    vetoes = {"forbid": list(forbid)} if forbid else {}
+    if forced_tokens:
+        if start is not None:
+            raise UserError("forced_tokens come first, but start has merges already; leave out one of the two")
+        cut = counts if isinstance(counts, PretokenCounts) else None
+        check_forced(
+            forced_tokens,
+            patterns.resolve(counting.get("pattern", patterns.FULL_STRENGTH)) if cut is None else cut.pattern,
+            n_merges=n_merges,
+            unit=counting.get("unit", "document") if cut is None else cut.unit,
+            special_tokens=(*special_tokens, *(() if cut is None else cut.special_tokens)),
+            forbid=forbid,
+            max_token_bytes=max_token_bytes,
+        )
+    counts = _counted(counts, start, special_tokens, progress, counting)
+    forced = _forced_ranks(forced_tokens)
+    base = Tokenizer.from_ranks(forced, pattern=counts.pattern) if len(forced) else start
+    segments = _segment(counts, base)
+    trained = _merge(counts, segments, n_merges - len(forced), rules | vetoes, strings, progress)
+    ranks = np.concatenate([forced, np.stack([trained["left"], trained["right"]], axis=1)])
     if on_counts is not None:
-        on_counts(trained["count"])
+        on_counts(np.concatenate([_times_applied(forced, counts, segments), trained["count"]]))
     made = len(ranks)
     if made < n_merges:
         warnings.warn(
@@ -103,10 +131,13 @@ def train_bpe(
             "unit": counts.unit,
             "vocab_size_asked": vocab_size,
             **rules,
+            **vetoes,
+            **({"forced_tokens": list(forced_tokens)} if forced_tokens else {}),
             "ran_out_of_pairs": made < n_merges,
             "continued_from": None if start is None else start.name,
             "merges": made,
-            "last_count": int(trained["count"][-1]) if made else None,
+            "last_count": int(trained["count"][-1]) if len(trained["count"]) else None,
+            "rejected": trained["rejected"],
             "already_tokens": trained["already_tokens"],
             "too_long": trained["too_long"],
         },
@@ -125,6 +156,18 @@ def train_bpe(
         end_of_text=start.end_of_text,
         provenance=start.provenance | provenance,
     )
+
+
+def check_forbid(forbid: Sequence[str]) -> None:
+    """Reject vetoes that are not regexes without look-around, or that match every token.
+
+    Raises:
+        UserError: the message names the regex.
+    """
+    check_strings("forbid", forbid)
+    for regex in forbid:
+        check_text(regex, "a regex of forbid")
+    _native.are_forbidden([], list(forbid))
 
 
 def warn_of_long_tokens(n_pairs: int, option: str, *, stacklevel: int) -> None:
@@ -183,39 +226,43 @@ def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
 
 def _merge(
     counts: PretokenCounts,
-    start: Tokenizer | None,
+    segments: _Segments,
     n_merges: int,
     rules: dict[str, Any],
     special_tokens: Sequence[str],
     progress: Progress | None,
 ) -> _native.MergeResult:
-    """Train up to `n_merges` merges on top of `start`."""
+    """Train up to `n_merges` merges of segmented pretokens."""
     tick = Throttle(progress, "merges", n_merges)
     tick.finish(0)  # indexing the pairs of 30 million pretokens takes a minute
-    if start is None:
-        rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint8)
-        words: npt.NDArray[np.uint8] | npt.NDArray[np.uint32] = rank_of_byte[counts.data]
-        tokens, offsets = [bytes([byte]) for byte in ALPHABET], counts.offsets
-    else:
-        tokens, words, offsets = _segment(counts, start)
     options = {
+        "forbid": [],
         **rules,
         "max_token_bytes": longest_token(rules["max_token_bytes"]),
         "special_tokens": list(special_tokens),
         "progress": tick,
     }
-    trained = _native.train_bpe(words, offsets, counts.counts, tokens, n_merges, **options)
+    trained = _native.train_bpe(segments.words, segments.offsets, counts.counts, segments.tokens, n_merges, **options)
     tick.finish(len(trained["left"]))
     return trained
 
 
-def _segment(
-    counts: PretokenCounts, start: Tokenizer
-) -> tuple[list[bytes], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Tokens by rank, and all pretokens as ranks of tokens, concatenated with offsets.
+class _Segments(NamedTuple):
+    """Tokens by rank, and all pretokens as ranks of tokens, concatenated with offsets."""
+
+    tokens: list[bytes]
+    words: npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
+    offsets: npt.NDArray[np.int64]
+
+
+def _segment(counts: PretokenCounts, start: Tokenizer | None) -> _Segments:
+    """Segment pretokens into the tokens of `start`, or into bytes.
 
     Encoding a pretoken gives the state that training leaves it in, so the merge loop can continue from there.
     """
+    if start is None:
+        rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint8)
+        return _Segments([bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets)
     uncut = Tokenizer(
         Definition(
             byte_ids=start.byte_ids,
@@ -230,7 +277,30 @@ def _segment(
     rank_of_id = np.zeros(start.vocab_size, dtype=np.uint32)
     rank_of_id[by_rank] = np.arange(len(by_rank))
     ids, offsets = uncut.encode_batch(_native.Batch.from_buffers(counts.data, counts.offsets))
-    return [start.vocab[i] for i in by_rank], rank_of_id[ids], offsets
+    return _Segments([start.vocab[i] for i in by_rank], rank_of_id[ids], offsets)
+
+
+def _forced_ranks(forced_tokens: Sequence[str]) -> npt.NDArray[np.uint32]:
+    """The merges of forced tokens, uint32 [n, 2], as pairs of ranks."""
+    rank_of = {bytes([byte]): rank for rank, byte in enumerate(ALPHABET)}
+    ranks = []
+    for left, right in forced_merges(forced_tokens):
+        ranks.append((rank_of[left], rank_of[right]))
+        rank_of[left + right] = len(rank_of)
+    return np.array(ranks, np.uint32).reshape(-1, 2)
+
+
+def _times_applied(
+    forced: npt.NDArray[np.uint32], counts: PretokenCounts, segments: _Segments
+) -> npt.NDArray[np.uint64]:
+    """Number of times each forced merge applies to the text: for its token, and for each token that contains it."""
+    times = np.zeros(256 + len(forced), np.uint64)
+    if len(forced):
+        np.add.at(times, segments.words, np.repeat(counts.counts, np.diff(segments.offsets)))
+    for rank in reversed(range(len(forced))):
+        for part in forced[rank]:
+            times[part] += times[256 + rank]
+    return times[256:]
 
 
 def merges_that_fit(vocab_size: int, special_tokens: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::calls::user_error;
+use crate::train::forbidden::Forbidden;
 use crate::train::options::Veto;
 use crate::train::report::{Merge, Report, Stop};
 use crate::vocabulary::Tokens;
@@ -73,8 +74,16 @@ pub fn ranked_tokens(alphabet: &[u8], merges: &[(u32, u32)]) -> PyResult<Tokens>
 pub fn veto(
     max_bytes: Option<usize>,
     max_words: Option<usize>,
-    forbid: Vec<Vec<u8>>,
+    forbid: Vec<String>,
     special_tokens: Vec<String>,
-) -> Veto {
-    Veto { max_bytes, max_words, forbid, reserved: special_tokens.into_iter().map(String::into_bytes).collect() }
+) -> PyResult<Veto> {
+    let forbid = if forbid.is_empty() { None } else { Some(Forbidden::new(&forbid).map_err(user_error)?) };
+    Ok(Veto { max_bytes, max_words, forbid, reserved: special_tokens.into_iter().map(String::into_bytes).collect() })
+}
+
+/// Whether the regexes match in each token; fails if one of them is not a regex without look-around.
+#[pyfunction]
+pub fn are_forbidden(tokens: Vec<Vec<u8>>, forbid: Vec<String>) -> PyResult<Vec<bool>> {
+    let forbidden = Forbidden::new(&forbid).map_err(user_error)?;
+    Ok(tokens.iter().map(|token| forbidden.matches(token)).collect())
 }

@@ -14,7 +14,7 @@ use crate::vocabulary::Tokens;
 /// Phase 1: merges of counted pretokens, which are sequences of tokens, by rank: `ranks` concatenated, `tokens` by rank.
 /// `progress(n)` is called with the number of merges so far.
 #[pyfunction]
-#[pyo3(signature = (ranks, offsets, counts, tokens, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress))]
+#[pyo3(signature = (ranks, offsets, counts, tokens, n_merges, *, tie_break, min_count, max_token_bytes, forbid, special_tokens, progress))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
 pub fn train_bpe<'py>(
     py: Python<'py>,
@@ -26,6 +26,7 @@ pub fn train_bpe<'py>(
     tie_break: &str,
     min_count: u64,
     max_token_bytes: Option<usize>,
+    forbid: Vec<String>,
     special_tokens: Vec<String>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -33,7 +34,7 @@ pub fn train_bpe<'py>(
     tokens.iter().for_each(|token| {
         table.push(token);
     });
-    let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
+    let veto = veto(max_token_bytes, None, forbid, special_tokens)?;
     let (offsets, counts) = (arrays::to_vec(&offsets)?, arrays::to_vec(&counts)?);
     let words = match ranks {
         Ranks::Narrow(ranks) => words(&arrays::slice(&ranks)?, &offsets, &counts, tokens.len()),

@@ -196,14 +196,14 @@ impl SuperwordTrainer {
         max_bytes: Option<usize>,
         max_words: Option<usize>,
         max_tokens: Option<u32>,
-        forbid: Vec<Vec<u8>>,
+        forbid: Vec<String>,
         special_tokens: Vec<String>,
         non_overlapping: bool,
         judge: Option<Py<PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let tie = Tie::parse(tie_break).map_err(user_error)?;
-        let veto = veto(max_bytes, max_words, forbid, special_tokens);
+        let veto = veto(max_bytes, max_words, forbid, special_tokens)?;
         let mut progress = Progress::new(progress);
         let mut failure = None;
         let result = detached(py, || {

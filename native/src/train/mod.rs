@@ -2,6 +2,7 @@
 
 mod candidates;
 pub mod cells;
+pub mod forbidden;
 mod index;
 pub mod merge_loop;
 mod occurrences;

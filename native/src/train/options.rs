@@ -2,6 +2,8 @@
 
 use rustc_hash::FxBuildHasher;
 
+use super::forbidden::Forbidden;
+
 /// Tie-break between pairs of equal count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tie {
@@ -31,8 +33,8 @@ pub struct Veto {
     pub max_bytes: Option<usize>,
     /// Maximum number of non-empty parts between spaces (0x20).
     pub max_words: Option<usize>,
-    /// Byte strings that no new token may contain.
-    pub forbid: Vec<Vec<u8>>,
+    /// Regexes that must not match in a new token.
+    pub forbid: Option<Forbidden>,
     /// Byte strings that no new token may equal (special tokens).
     pub reserved: Vec<Vec<u8>>,
 }
@@ -46,7 +48,7 @@ impl Veto {
         let words = || token.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).count();
         self.is_too_long(token)
             || self.max_words.is_some_and(|most| words() > most)
-            || self.forbid.iter().any(|part| memchr::memmem::find(token, part).is_some())
+            || self.forbid.as_ref().is_some_and(|forbid| forbid.matches(token))
             || self.reserved.iter().any(|string| string == token)
     }
 }

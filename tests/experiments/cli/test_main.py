@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from string import ascii_lowercase
 from types import SimpleNamespace
 
 import pytest
@@ -115,6 +116,14 @@ def test_after_a_kill_at_any_change_of_a_file_the_same_command_finishes(tmp_path
         (["--superbpe", "digits", "--rule", "max_words=2", "--rule", "max_words=3"], "max_words is given twice"),
         (["--threads", "0"], "'0' is not a whole number from 1 to 1024"),
         (["--special", "a"], "special token 'a'"),
+        (["--forbid", "x", "a(?=b)"], 'the regex "a(?=b)" of forbid does not compile'),
+        (["--superbpe", "digits", "--rule", "forbid=(?=a)"], 'the regex "(?=a)" of forbid does not compile'),
+        (["--force", "two words"], "forced token 'two words' can never be one token: the pattern o200k cuts it"),
+        (["--force", "a\nb", "--pattern", "none", "--unit", "line"], "forced token 'a\\nb' can never be one token"),
+        (["--force", ascii_lowercase, ascii_lowercase[::-1]], "the forced tokens take 50 merges, but phase 1 has 43"),
+        (["--superbpe", "digits", "--transition", "260", "--force", "longer"], "take 5 merges, but phase 1 has 4"),
+        (["--superbpe", "boundless", "--force", "word"], "--force word needs a transition"),
+        (["--force", "word", "--forbid", "^wo$"], "forced token 'word' needs the token b'wo', which forbid rules out"),
         (["--to", "/proc/x"], "--to /proc/x: cannot write there"),
     ],
 )

@@ -89,6 +89,20 @@ def test_mistakes_exit_with_code_2(arguments, message, small, text, tmp_path, mi
     assert f"--to {folder} exists" in mistake("extend", folder, text, "--vocab-size", "500", "--to", folder)
 
 
+def test_the_size_is_rounded_up(small, text, tmp_path):
+    folder = tmp_path / "small"
+    for options, expected in (
+        (["--multiple-of", 128], 512),
+        (["--vocab-size", 513, "--multiple-of", 64], 576),
+        (["--vocab-size", 576, "--multiple-of", 64], 576),
+        (["--vocab-size", 500, "--multiple-of", 64, "--superbpe", "digits"], 512),
+    ):
+        to = tmp_path / f"to{options}"
+        assert extend(folder, text, *options, "--to", to) == 0
+        assert Tokenizer.load(to).vocab_size == expected
+    assert extend(folder, text, "--to", tmp_path / "large") == 2
+
+
 @pytest.mark.parametrize("rules", ["uw-2025", "runs"])
 def test_phase_2_continues_on_request(rules, small, text, corpus, tmp_path):
     arguments = ["--vocab-size", 460, "--superbpe", rules]

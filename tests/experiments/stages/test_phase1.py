@@ -23,6 +23,9 @@ def test_lists_of_merges_are_shared_where_they_suffice(tiny, tmp_path, capsys):
     longer, tokenizers = trained("bpe.vocab_size=420")
     assert len(longer) == 2
     assert shorter < tokenizers
+    # Vetoes and forced tokens make another list.
+    vetoed, _ = trained("bpe.vocab_size=350", "bpe.forbid=[e]", "bpe.forced_tokens=[zzz]")
+    assert len(vetoed) == len(longer) + 1
     # Presets with the same phase 1 share its merges.
     runs, _ = trained("superbpe=runs")
     assert trained("superbpe=runs", "superbpe.max_words=3")[0] == runs

@@ -108,8 +108,11 @@ def test_vetoes():
     assert is_allowed(b"one\ntwo", Rules(max_words=1))  # only 0x20 separates words
     assert is_allowed(b"abcd", Rules(max_bytes=4))
     assert not is_allowed(b"abcde", Rules(max_bytes=4))
-    assert not is_allowed(b"a: b", Rules(forbid=("?", ": ")))
-    assert is_allowed(b"a:b", Rules(forbid=("?", ": ")))
+    assert not is_allowed(b"a: b", Rules(forbid=(r"\?", ": ")))
+    assert is_allowed(b"a:b", Rules(forbid=(r"\?", ": ")))
+    # Parts of characters at the ends are left out.
+    assert not is_allowed(b"\xa9: \xc3", Rules(forbid=("^: $",)))
+    assert is_allowed("éa".encode()[1:], Rules(forbid=("é", "\ufffd")))
 
 
 def test_a_worked_example():

@@ -5,10 +5,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests import texts
+from tests.properties import examples
 from tests.tokenizer.formats.other_formats import added, hf_file
-from tests.tokenizer.train.small import CORPORA, counts_of, pairs
+from tests.tokenizer.train.small import CORPORA, counts_of, pairs, train_native
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, definition, formats, reference, train_bpe
 from tokenizer.reference import TIE_BREAKS
+from tokenizer.train.forced import forced_merges
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +113,71 @@ def test_no_token_spells_a_special_string(tie_break):
         ({"tie_break": "random"}, "lowest-ids"),
         ({"min_count": -1}, "min_count=-1"),
         ({"max_token_bytes": -1}, "max_token_bytes=-1"),
+        ({"forbid": "a"}, "forbid='a' is not a list of strings"),
+        ({"forbid": ["a(?=b)"]}, r'the regex "a\(\?=b\)" of forbid does not compile: look-around'),
+        ({"forbid": ["(a"]}, r'the regex "\(a" of forbid does not compile: unclosed group'),
+        ({"forbid": ["a*"]}, r'the regex "a\*" of forbid matches the empty string'),
+        ({"forbid": ["\udc80"]}, "lone surrogate"),
+        ({"forced_tokens": "ab"}, "forced_tokens='ab' is not a list of strings"),
+        ({"forced_tokens": ["ok", ""]}, "forced_tokens contains an empty string"),
+        ({"forced_tokens": ["ok", "a b"]}, "forced token 'a b' can never be one token: the pattern"),
+        ({"forced_tokens": ["a<s>"], "special_tokens": ["<s>"]}, "'a<s>' contains the special token '<s>'"),
+        ({"vocab_size": 260, "forced_tokens": ["words"]}, "the forced tokens take 4 merges, but phase 1 has 3"),
+        ({"forced_tokens": ["abc"], "max_token_bytes": 2}, "'abc' needs the token b'abc', of more than 2 bytes"),
+        ({"forced_tokens": ["abc"], "forbid": ["^ab$"]}, "'abc' needs the token b'ab', which forbid rules out"),
     ],
 )
 def test_impossible_options_are_errors(real, options, message):
     with pytest.raises(UserError, match=message):
         train_bpe(real, **{"vocab_size": 300} | options)
+
+
+FORBID = st.lists(st.sampled_from(["b", "^a", "a $", "[ab]{3}", "!", r"^\w\w$", "é"]), max_size=2)
+FORCED = st.lists(st.text(alphabet="ab é!", min_size=1, max_size=5), max_size=3)
+
+
+@examples(150, 2000, corpus=CORPORA, forbid=FORBID, forced=FORCED, tie_break=st.sampled_from(TIE_BREAKS))
+def test_vetoes_and_forced_tokens_as_in_the_reference(corpus, forbid, forced, tie_break):
+    options = {"forbid": forbid, "forced_tokens": forced, "tie_break": tie_break}
+    n_merges = len(forced_merges(forced)) + 6
+    merges = reference.train_naive(corpus, n_merges, **options)
+    assert reference.train_incremental(corpus, n_merges, **options) == merges
+    if any(reference.is_forbidden(left + right, forbid) for left, right, _ in merges):
+        with pytest.raises(UserError, match="which forbid rules out"):
+            train_native(corpus, n_merges, **options)
+        return
+    assert train_native(corpus, n_merges, **options) == merges
+    ranks = reference.ranks_of(pairs(merges))
+    for string in forced:
+        assert len(reference.merge_by_rank(reference.as_bytes(string), ranks)) == 1
+
+
+def test_forced_tokens_are_whole_whatever_the_counts():
+    # The pairs ("t", "h") and ("h", "e") are far more frequent than those of the forced tokens.
+    text = ["the then he hex"] * 10_000 + ["thex zebra"]
+    forced = [" thex", "thes", " zebra", "zéb", "x", "thes"]
+    tokenizer = train_bpe(text, 275, pattern="gpt2", forced_tokens=forced)
+    for string in forced:
+        assert len(tokenizer.encode(string)) == 1
+    assert tokenizer.vocab_size == 275
+    made = [left + right for left, right in tokenizer.merges]
+    assert made[:7] == [b" t", b" th", b" the", b" thex", b"th", b"the", b"thes"]
+    assert len(made) == len(set(made))
+    assert tokenizer.provenance["phase1"]["forced_tokens"] == forced
+    with pytest.raises(UserError, match="start has merges already"):
+        train_bpe(text, 400, start=tokenizer, forced_tokens=["abc"])
+
+
+def test_forbidden_tokens_are_counted(real):
+    plain, vetoed = (train_bpe(real, 500, forbid=forbid) for forbid in ((), ("e", r"^ \w$")))
+    assert plain.provenance["phase1"]["rejected"] == 0
+    assert vetoed.provenance["phase1"]["rejected"] > 10
+    assert vetoed.provenance["phase1"]["forbid"] == ["e", r"^ \w$"]
+    made = [left + right for left, right in vetoed.merges]
+    assert not any(reference.is_forbidden(token, ["e", r"^ \w$"]) for token in made)
+    assert vetoed.merges == pairs(reference.train_incremental(dict(real.items()), 243, forbid=["e", r"^ \w$"]))
+    again = train_bpe(real, 500, start=train_bpe(real, 400, forbid=["e", r"^ \w$"]), forbid=["e", r"^ \w$"])
+    assert again.merges == vetoed.merges
 
 
 NEVER_SAVED = [
