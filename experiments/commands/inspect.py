@@ -8,6 +8,7 @@ tokens. With `--history` also `merges-LABEL.parquet`, one row per merge with its
 at that size of the vocabulary.
 """
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Inspect the vocabularies and write the page."""
     if arguments.history and not arguments.text:
         raise UserError("--history needs a text on which merges are counted; add --text FILE")
+    import_module("experiments.report.vocabulary_page")  # fails before any work if the extra `pages` is missing
     paths = tokenizers_of([arguments.tokenizer, *arguments.against])
     patterns = {name: pattern_of(arguments, paths, name) for name in paths}
     tokenizers = {name: open_exact(path, pattern=patterns[name]) for name, path in paths.items()}

@@ -72,7 +72,8 @@ def test_learning_rates_are_tuned(tiny, tmp_path, ray):
     run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
     assert [name for name in ray.submitted if name.startswith("tuning")] == ["tuning-0000", "tuning-0001"]
     made = names_by_stage(tmp_path)
-    assert len(made["tuning"] + made["lm"]) == 8
+    assert len(made["tuning"]) >= 6  # further factors where the best one is at the end
+    assert len(made["lm"]) == 2
     run_stages("train_lm", [*tiny, *rates], tmp_path / "local")
     assert names_by_stage(tmp_path) == made
 

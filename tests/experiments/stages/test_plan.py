@@ -146,7 +146,8 @@ def test_runs_are_equal_in_flops(tiny, tmp_path, capsys):
     folders = {}
     for path in (tmp_path / "artifacts").glob("lm-*/manifest.json"):
         manifest = json.loads(path.read_text())
-        folders[manifest["contents"]["summary"]["bytes_per_token"]] = manifest
+        summary = manifest["contents"]["summary"]
+        folders[summary["bytes"] / summary["tokens"]] = manifest
     bpe, superbpe = (folders[density]["contents"]["summary"] for density in sorted(folders))
     assert superbpe["flops"] == pytest.approx(bpe["flops"], rel=0.005)
     assert superbpe["steps"] == bpe["steps"] == 60
