@@ -33,7 +33,7 @@ def test_models_are_trained_with_the_best_factor_of_their_arm(tiny, tmp_path, mo
     assert not any(arm.warning for arm in outcome.rungs[-1].tuning)
     assert outcome.records[-1].arms[0].tuning.factor == 0.5
     for rung in outcome.rungs:
-        for arm, rates in zip(rung.arms, [(0.01, 0.05, 0.005, 0.005), (0.02, 0.1, 0.01, 0.01)], strict=True):
+        for arm, rates in zip(rung.arms, [(0.005, 0.025, 0.0025, 0.0025), (0.01, 0.05, 0.005, 0.005)], strict=True):
             trained = [model.contents.summary.run["train"] for model in arm.lms]
             names = [f"{name}_lr" for name in ("matrix", "embedding", "head", "vector")]
             assert {tuple(each[name] for name in names) for each in trained} == {rates}
