@@ -249,7 +249,13 @@ def test_arrays_changed_by_another_thread():
                 array[:] = right
 
     def train():
-        options = {"tie_break": "lowest-ids", "min_count": 1, "max_token_bytes": None, "special_tokens": []}
+        options = {
+            "tie_break": "lowest-ids",
+            "min_count": 1,
+            "max_token_bytes": None,
+            "special_tokens": [],
+            "forbid": [],
+        }
         tokens = [bytes([byte]) for byte in range(256)]
         _native.train_bpe(given[0].astype(np.uint32), *given[1:], tokens, 5, **options, progress=None)
 
