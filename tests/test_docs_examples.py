@@ -61,6 +61,7 @@ metric_list: [{metric: bits_per_byte}]
 """
 # Settings in configs/experiment/bakeoff.yaml that take too long.
 _BAKEOFF = {
+    "lm.tune_validation_bytes": "5000",
     "budget.ladder": "[0.5]",
     "corpus.heldout_sample": "1",
     "corpus.source_field": "source",

@@ -123,7 +123,7 @@ def test_a_phone_shows_whole_words_and_the_key_number(opened, written, name):
     assert page.evaluate(outside) == []
     assert page.locator("nav.contents a").count() == page.locator("main h2").count()
     if name == "comparison":
-        assert page.locator(".scroll").first.get_by_text("1.7020").is_visible()
+        assert page.locator(".scroll").get_by_text("1.7020").first.is_visible()
     clipped = "(box) => [...box.querySelectorAll('td')].some((cell) => cell.scrollWidth > cell.clientWidth + 1)"
     assert not any(page.locator(".scroll").evaluate_all(f"(boxes) => boxes.map({clipped})"))
     scrolled = "(boxes) => boxes.filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.innerText)"
