@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def deployment(words: Sequence[str]) -> Deployment:
         UserError: A preset or a setting is unknown, or a value is not allowed.
     """
     presets = deployments()
-    kinds: dict[str, type[Any]] = {field.name: type(field.default) for field in fields(Deployment)}
+    kinds = {name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(Deployment).items()}  # of `float | None`
     settings: dict[str, Any] = {}
     for word in words:
         lines = presets[word].read_text(encoding="utf-8").splitlines() if word in presets else [word.replace("=", ": ")]

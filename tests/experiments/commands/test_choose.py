@@ -217,6 +217,7 @@ def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
 
 def test_prices_are_those_of_the_deployment(report):
     deployed = deployment(["dense-70b", "context_bytes=4096"])
+    assert (deployed.rate, deployment(["rate=0.04"]).rate) == (None, 0.04)
     assert (deployed.n_layers, deployed.context_bytes) == (80, 4096)
     for tokens_per_byte in (0.15, 0.42):
         cost = serving_cost(deployed, vocab_size=5000, tokens_per_byte=tokens_per_byte)
