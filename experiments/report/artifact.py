@@ -62,14 +62,22 @@ def report(
         for arm in result.arms
         for i, artifact in enumerate(arm.artifacts)
     }
-    tuning = {"tuning": [of_arm.save() for of_arm in result.tuning]} if result.tuning else {}
+    tuning = {"tuning": [of_arm and of_arm.save() for of_arm in result.tuning]} if any(result.tuning) else {}
     luck = {"luck": [of_arm and of_arm.save() for of_arm in result.luck]} if any(result.luck) else {}
+    rate = {} if result.exchange is None else {"rate": list(result.exchange.measure(result.arms[0].compared))}
     overlap = {} if result.overlap is None else {"contamination": result.overlap.hash}
     return context.make(
         "report",
         Folder,
         "report",
-        config={"arms": arms, "deployment": dataclasses.asdict(deployment), "looks": version(), **tuning, **luck},
+        config={
+            "arms": arms,
+            "deployment": dataclasses.asdict(deployment),
+            "looks": version(),
+            **tuning,
+            **luck,
+            **rate,
+        },
         inputs={**inputs, "corpus": text.hash, **overlap},
         build=build,
         describe=lambda _: PAGE,

@@ -70,3 +70,16 @@ def test_finished_models_need_no_trunk(tiny, tmp_path, monkeypatch, capsys):
     _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
     assert not fresh(made, "trunk")
     assert not fresh(made, "lm")
+
+
+def test_what_compute_is_worth_is_part_of_the_report(tiny, tmp_path):
+    """A smaller budget adds no model of the report, but a column of its table."""
+    reports = []
+    for ladder in ([], ["budget.ladder=[0.5]"]):
+        made = []
+        pipeline.run(load([*tiny, *LADDER, *ladder]), "report", tmp_path, on_artifact=made.append)
+        reports += [one for one in made if one.name.startswith("report-")]
+    alone, with_rate = (json.loads((one.path / "report.json").read_text())["answer"] for one in reports)
+    assert (alone["exchange"], alone["rows"][-1][-1]) == ([], "not measured")
+    assert "of training compute is worth" in with_rate["exchange"][0]
+    assert with_rate["rows"][-1][-1] != "not measured"
