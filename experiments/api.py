@@ -18,7 +18,6 @@ from tokenizer import Batch, Corpus
 from tokenizer.corpus.seen import saw
 from tokenizer.durable import replacing, write_json, write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import is_remote, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -295,7 +294,7 @@ def run_pipeline(
     from experiments.cli import compose
 
     config = compose.load(settings)
-    store = shown(config.artifacts) if is_remote(config.artifacts) else str(Path(config.artifacts).resolve())
+    store = records.recorded_place(config.artifacts)
     folder.mkdir(parents=True, exist_ok=True)
     record = records.Record(str(folder.resolve()), list(settings), store=store)
     record.save()

@@ -1,4 +1,4 @@
-"""What is shown while work runs: progress with rate and remaining time, lines, tables."""
+"""Output while work runs: progress with rate and remaining time, lines, tables."""
 
 from __future__ import annotations
 
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
     from rich.console import ConsoleOptions, RenderableType
 
-
 # Seconds between progress lines when the output is not a terminal.
 _QUIET_INTERVAL = 15.0
-
 # Seconds over which speed is measured, and between two measurements.
 _WINDOW, _SPACING = 30.0, 0.5
 
@@ -61,7 +59,6 @@ class _HarmlessConsole(Console):
 
 
 console = _HarmlessConsole(width=_WIDTH)
-
 stderr = _HarmlessConsole(stderr=True)
 
 

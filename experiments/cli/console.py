@@ -26,14 +26,12 @@ from tokenizer.files import shown, without_credentials
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-
 _STOPPED = {
     KeyboardInterrupt: ("interrupted", signal.SIGINT),
     Terminated: ("terminated", signal.SIGTERM),
     HungUp: ("hung up", signal.SIGHUP),
     PipeClosed: ("the output is closed", signal.SIGPIPE),
 }
-
 """What is printed after a stop, and the signal that ends other programs then."""
 
 

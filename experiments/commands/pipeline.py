@@ -34,7 +34,6 @@ from experiments.store import records
 from experiments.store.manifest import COMMAND, command_line
 from experiments.store.records import Record
 from tokenizer.errors import UserError, missing_extra
-from tokenizer.files import is_remote, shown
 
 if TYPE_CHECKING:
     import argparse
@@ -240,9 +239,8 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
         console.rule(Text(" ".join(cell)), align="left")
     record = None
     try:
-        store = shown(cfg.artifacts) if is_remote(cfg.artifacts) else str(Path(cfg.artifacts).resolve())
         home = hydra_config.sweep.dir if swept else None
-        record = Record(str(folder), overrides, cell, number, store=store, sweep=home)
+        record = Record(str(folder), overrides, cell, number, store=records.recorded_place(cfg.artifacts), sweep=home)
         record.save()
         config = to_config(cfg, overrides)
         reporter = Reporter(prefix=f"[{number}] ", alone=False) if elsewhere else Reporter()

@@ -276,7 +276,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
 
 
 def _check_unseen(existing: Mapping[str, Pretrained], documents: Documents, text: Corpus) -> list[str]:
-    """What is unknown about the training text of the tokenizers.
+    """Say for which tokenizers it is unknown whether they were trained on the measured documents.
 
     Raises:
         UserError: A tokenizer was trained on the measured documents.

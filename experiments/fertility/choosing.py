@@ -33,7 +33,7 @@ def cost_curve(deployed: Deployment, vocab_size: int) -> Polynomial:
     """FLOPs of reading a byte and generating a byte, as a function of the tokens per byte: it is a parabola."""
     points = np.array([0.1, 0.3, 0.5])
     costs = [serving_cost(deployed, vocab_size=vocab_size, tokens_per_byte=float(point)) for point in points]
-    return Polynomial.fit(points, [cost.prefill.flops_per_byte + cost.decode.flops_per_byte for cost in costs], 2)
+    return Polynomial.fit(points, [cost.flops_per_byte for cost in costs], 2)
 
 
 def margin(differences: Sequence[float]) -> float:
@@ -144,7 +144,7 @@ def price(
                 vocab_size=size,
                 superwords=len(tally.tokenizer.superword_ids()),
                 lossy=bool(tally.changed.any() or tally.lost.any()),
-                flops_per_byte=cost.prefill.flops_per_byte + cost.decode.flops_per_byte,
+                flops_per_byte=cost.flops_per_byte,
                 reference=reference,
                 relative=relative_cost(tally, base.tally, documents, deployed, level) if base else UNDEFINED,
                 supported=not is_rare(one.last_count) and (base is None or not is_rare(base.last_count)),

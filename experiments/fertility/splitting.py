@@ -42,7 +42,7 @@ many words that occur in the training text."""
 
 @dataclass(frozen=True)
 class Identity:
-    """What the split depends on; it is stored with the tokenizers.
+    """The settings and the text that a split depends on; they are stored with the tokenizers.
 
     Attributes:
         text: Places of the text.

@@ -1,1 +1,1 @@
-"""What was found, and how it is said."""
+"""Findings of an experiment, and the sentences and tables about them."""

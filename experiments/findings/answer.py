@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from experiments.findings.compared import NO_DIFFERENCE
 from experiments.findings.verdict import decision
 from experiments.numbers import signed
-from experiments.progress import Lines
+from experiments.progress import Lines, Table
 from lm.bits import bytes_per_token
 from lm.evaluate.bits_per_byte import KIND
 from lm.evaluate.comparison import Decision
 from lm.evaluate.deployment import PUBLISHED_RATE, serving_cost
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from experiments.findings.compared import Findings, ScoredArm
-    from lm.evaluate.bits_per_byte import Evaluation
     from lm.evaluate.comparison import Comparison
 
 MIX = "all"
@@ -58,14 +57,15 @@ class Line:
 def lines(result: Findings) -> list[Line]:
     """The lines of the table, arm by arm, the mix first."""
     base = result.arms[0].compared[0]
-    kinds = base.groups.get(KIND)
-    names = [MIX] if kinds is None or len(kinds.names) < 2 else [MIX, *_by_size(base)]
+    kinds, names = base.groups.get(KIND), [MIX]
+    if kinds is not None and len(kinds.names) > 1:
+        names += [kinds.names[i] for i in kinds.largest_first(base.document_bytes)]
     found: list[Line] = []
     for place, arm in enumerate(result.arms):
         for number, kind in enumerate(names):
             density, loss = _measured(arm, kind)
             served = serving_cost(result.deployment, vocab_size=arm.tokenizer.vocab_size, tokens_per_byte=1 / density)
-            cost = served.prefill.flops_per_byte + served.decode.flops_per_byte
+            cost = served.flops_per_byte
             reference = found[number] if place else None
             found.append(
                 Line(
@@ -83,22 +83,22 @@ def lines(result: Findings) -> list[Line]:
     return found
 
 
-def table(result: Findings) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the answer, for the terminal and the page."""
-    columns = ["", "text", "tokens", "cost of serving", "bits per byte, equal text"]
-    columns.append("bits per byte, equal training compute")
-    rows, labels = [], result.labels
-    for line in lines(result):
+def table(title: str, measured: Sequence[Line]) -> Table:
+    """The lines as a table of the terminal and the page; those of the reference come first."""
+    header = ["", "text", "tokens", "cost of serving", "bits per byte, equal text"]
+    header.append("bits per byte, equal training compute")
+    rows, reference = [], measured[0].label
+    for line in measured:
         name = line.label if line.kind == MIX else ""
-        if line.label == labels[0]:
+        if line.label == reference:
             density = f"{line.bytes_per_token:.3f} B each"
             rows.append([name, line.kind, density, "", f"{line.bits_per_byte:.4f}", ""])
             continue
-        losses = [_cell(compared, labels[0], line.label) for compared in (line.at_text, line.at_compute)]
+        losses = [_cell(compared, reference, line.label) for compared in (line.at_text, line.at_compute)]
         rows.append(
             [name, line.kind, f"{signed(line.tokens_percent, 1)} %", f"{signed(line.serving_percent, 1)} %", *losses]
         )
-    return columns, rows
+    return Table(title, header, rows)
 
 
 def _cell(compared: Comparison | None, reference: str, label: str) -> str:
@@ -117,7 +117,7 @@ def _cell(compared: Comparison | None, reference: str, label: str) -> str:
 
 
 def exchange_sentences(result: Findings) -> list[str]:
-    """What training compute is worth, and what follows for the arm of `Findings.pair`; empty if nothing follows."""
+    """Sentences about the worth of training compute, and about the arm of `Findings.pair` at equal compute; or none."""
     if result.exchange is None or len(result.arms) < 2:
         return []
     reference, arm = (result.arms[i] for i in result.pair)
@@ -139,13 +139,6 @@ def exchange_sentences(result: Findings) -> list[str]:
         costs = f"On equal text, training the deployed model with {arm.label} takes {abs(change):.1f} % {which} FLOPs"
         sentences.append(f"{costs}: the same compute gives {' and '.join(at_rates)}.")
     return sentences
-
-
-def _by_size(base: Evaluation) -> list[str]:
-    """Names of the kinds of text, the largest first."""
-    kinds = base.groups[KIND]
-    sizes = kinds.sums(base.document_bytes)
-    return [kinds.names[i] for i in np.argsort(-sizes, kind="stable") if sizes[i]]
 
 
 def _measured(arm: ScoredArm, kind: str) -> tuple[float, float]:

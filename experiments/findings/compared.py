@@ -87,7 +87,7 @@ class Findings:
         documents: bool[n_documents]: the held-out documents that the arms are compared on; None for all.
         left_out: A sentence about the other documents; empty if there are none.
         overlap: Overlap of the held-out documents with the training text, if it was measured.
-        tuning: For each arm, the choice of its learning rates, if they were tuned.
+        tuning: For each arm, the choice of its learning rates; None if they were not tuned.
         luck: For each arm, its recipe on halves of the training text, if that was measured.
         at_text: The comparisons at equal training text, keyed alike; empty if they are not measured.
         at_compute: Those at equal FLOPs of training the deployed model; empty if they are not measured.
@@ -100,7 +100,7 @@ class Findings:
     documents: NDArray[np.bool_] | None = None
     left_out: str = ""
     overlap: Artifact[Contamination] | None = None
-    tuning: Sequence[Tuning] = ()
+    tuning: Sequence[Tuning | None] = ()
     luck: Sequence[Luck | None] = ()
     at_text: Mapping[tuple[int, int], Comparison] = field(default_factory=dict)
     at_compute: Mapping[tuple[int, int], Comparison] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Findings:
         deployment: Deployment = DEFAULT_DEPLOYMENT,
         *,
         smaller: ScoredArm | None = None,
-        tuning: Sequence[Tuning] = (),
+        tuning: Sequence[Tuning | None] = (),
         luck: Sequence[Luck | None] = (),
         overlap: Artifact[Contamination] | None = None,
     ) -> Findings:
@@ -128,7 +128,7 @@ class Findings:
             budget: What is equal between the models, within which tolerance.
             deployment: The model that will be deployed.
             smaller: The reference at a smaller budget, which shows what training compute is worth; None without one.
-            tuning: For each arm, the choice of its learning rates, if they were tuned.
+            tuning: For each arm, the choice of its learning rates; None if they were not tuned.
             luck: For each arm, its recipe on halves of the training text, if that was measured.
             overlap: Overlap of the held-out documents with the training text, if it was measured.
         """
@@ -277,7 +277,7 @@ def _mean_amount(arm: ScoredArm, deployment: Deployment, quantity: str) -> float
 
 
 def _exchange(reference: ScoredArm, smaller: ScoredArm | None, deployment: Deployment) -> Exchange | None:
-    """What training compute is worth to the reference's models: as stated, or between two budgets."""
+    """The exchange rate of the reference's models: as stated, or between two budgets; None if it is unknown."""
     if deployment.rate is not None:
         return Exchange(stated=deployment.rate)
     if smaller is None or len(smaller.lms) != len(reference.lms):
@@ -286,9 +286,10 @@ def _exchange(reference: ScoredArm, smaller: ScoredArm | None, deployment: Deplo
     return Exchange(smaller.evaluations, math.log(flops[0] / flops[1]))
 
 
-def rate_changes(tuning: Sequence[Tuning]) -> dict[tuple[int, int], float]:
+def rate_changes(tuning: Sequence[Tuning | None]) -> dict[tuple[int, int], float]:
     """Largest change of each difference, in points, over factors with which both arms are about as good as at best."""
-    losses = [{run.factor: run.bits_per_byte for run in arm.runs if run.bits_per_byte is not None} for arm in tuning]
+    runs = [[] if arm is None else arm.runs for arm in tuning]
+    losses = [{run.factor: run.bits_per_byte for run in arm if run.bits_per_byte is not None} for arm in runs]
     changes = {}
     for (i, one), (j, other) in itertools.combinations(enumerate(losses), 2):
         if not one or not other:
@@ -393,9 +394,10 @@ def check_heldout(corpus: str, arm: EncodedArm, models: Sequence[Artifact[Traine
 def record(result: Findings) -> ComparisonRecord:
     """Return the record of a comparison: the numbers of every arm, with differences from the first."""
     rows = []
-    tuned = [*result.tuning, *[None] * (len(result.arms) - len(result.tuning))]
-    lucks = result.luck or [None] * len(result.arms)
-    for (place, arm), choice, luck in zip(enumerate(result.arms), tuned, lucks, strict=True):
+    none = [None] * len(result.arms)
+    for (place, arm), tuning, luck in zip(
+        enumerate(result.arms), result.tuning or none, result.luck or none, strict=True
+    ):
         compared = result.comparisons.get((0, place))
         training, counts = arm.record, arm.counts
         rows.append(
@@ -418,7 +420,7 @@ def record(result: Findings) -> ComparisonRecord:
                 verdict="" if compared is None else compared.verdict,
                 withheld=arm.barred if compared is None else compared.withheld,
                 settings=arm.settings,
-                tuning=choice,
+                tuning=tuning,
                 luck=luck,
             )
         )

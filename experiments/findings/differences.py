@@ -60,9 +60,8 @@ def _groups(result: Findings) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
     for by in GROUPS:
         grouping = scores.groups.get(by)
         if grouping is not None and len(grouping.names) > 1:
-            sizes = grouping.sums(scores.document_bytes)
-            largest = np.argsort(-sizes, kind="stable")[:_MOST_GROUPS]
-            groups[by] = [(grouping.names[i], grouping.index == i) for i in largest if sizes[i]]
+            largest = grouping.largest_first(scores.document_bytes)[:_MOST_GROUPS]
+            groups[by] = [(grouping.names[i], grouping.index == i) for i in largest]
     return groups
 
 

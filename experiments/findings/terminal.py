@@ -78,7 +78,7 @@ def show_result(context: Context, result: Findings, mode: str, *, last: bool = T
 def show_tables(reporter: Reporter, title: str, result: Findings) -> None:
     """Print the answer by kind of text, what training compute is worth, and the main numbers."""
     if len(result.arms) > 1:
-        reporter.table(Table(title, *answer.table(result)))
+        reporter.table(answer.table(title, answer.lines(result)))
         for sentence in answer.exchange_sentences(result):
             reporter.say(sentence)
     reporter.table(_main_numbers("Models" if len(result.arms) > 1 else title, result))

@@ -93,7 +93,7 @@ def verdict(result: Findings) -> str:
 
 
 def _outcome(result: Findings, names: str) -> str:
-    """What the comparisons with the reference show, about these models if the verdict about tokenizers is withheld."""
+    """The comparisons with the reference in words, about these models if the verdict about tokenizers is withheld."""
 
     def subject(labels: Sequence[str]) -> str:
         if not result.withheld:

@@ -129,14 +129,13 @@ def combine(
     mode = arms[0].settings.get("budget.mode", BudgetConfig.mode)
     budget = BudgetConfig(mode=mode, tolerance=tolerance or min(map(tolerance_of, done)))
     smaller = _at_smaller_budget(done, ordered[0], labels[0], sorted(seeds), artifacts)
-    tuning = [group.entry.tuning for group in ordered if group.entry.tuning is not None]
     return (
         Findings.of(
             arms,
             budget,
             deployment,
             smaller=smaller,
-            tuning=tuning if len(tuning) == len(arms) else (),
+            tuning=[group.entry.tuning for group in ordered],
             luck=[group.entry.luck for group in ordered],
             overlap=_overlap(done, artifacts),
         ),

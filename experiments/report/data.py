@@ -80,6 +80,7 @@ def gather(
         "tuning": [
             {"tokenizer": label, **run.save(), "chosen": run.factor == tuned.factor, "warning": tuned.warning}
             for label, tuned in zip(result.labels, result.tuning, strict=False)
+            if tuned is not None
             for run in tuned.runs
         ],
         "downstream": [],
@@ -101,12 +102,13 @@ def _answer(result: Findings) -> dict[str, Any] | None:
     """The table of `findings.answer`, with what training compute is worth; None with a single arm."""
     if len(result.arms) == 1:
         return None
-    columns, rows = answer.table(result)
+    measured = answer.lines(result)
+    table = answer.table("", measured)
     lines = [
         {**vars(line), **{name: at and at.summary() for name, at in vars(line).items() if name.startswith("at_")}}
-        for line in answer.lines(result)
+        for line in measured
     ]
-    return {"columns": columns, "rows": rows, "exchange": answer.exchange_sentences(result), "lines": lines}
+    return {"columns": table.header, "rows": table.rows, "exchange": answer.exchange_sentences(result), "lines": lines}
 
 
 def _compression(

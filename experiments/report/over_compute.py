@@ -137,8 +137,7 @@ def study(
     sizes, sources, cluster = _units(base)
     heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster, units=base.units())
     measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
-    tuning = [arm.tuning for arm in arms if arm.tuning is not None]
-    rates = rate_changes(tuning) if len(tuning) == len(arms) else {}
+    rates = rate_changes([arm.tuning for arm in arms])
     further = luck_of([arm.luck for arm in arms], base.config.weights)._replace(rates=rates)
     compared = Study(measured, heldout, tolerance, confidence, further)
     priced = ""

@@ -69,7 +69,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         HeldoutDocuments,
         "documents",
         config={
-            **{key: value for key, value in _named_by(text.corpus.config).items() if value},
+            **_named_by(text.corpus.config),
             "source_field": text.corpus.config.source_field,
             "version": _VERSION,
             **text.heldout_identity(),
@@ -85,8 +85,9 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
 
 
 def _named_by(config: CorpusConfig) -> dict[str, Any]:
-    """Settings of the kinds of text, which change the names of sources."""
-    return {"kind_field": config.kind_field, "kinds": dict(config.kinds)}
+    """Settings of the kinds of text, which change the names of sources; those that are not set are left out."""
+    settings = {"kind_field": config.kind_field, "kinds": dict(config.kinds)}
+    return {key: value for key, value in settings.items() if value}
 
 
 def _survey(part: Corpus, beat: Beat) -> Blocks:

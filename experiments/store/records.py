@@ -19,7 +19,7 @@ from experiments.results import ComparisonRecord, typed
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import digest, read_json, without_credentials
+from tokenizer.files import digest, is_remote, read_json, shown, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -104,6 +104,11 @@ class Record:
     def _end(self) -> None:
         self.seconds = (datetime.now(UTC) - datetime.fromisoformat(self.started)).total_seconds()
         self.save()
+
+
+def recorded_place(artifacts: str) -> str:
+    """The folder or bucket of the artifacts as a record has it: absolute, and without the secrets of a URL."""
+    return shown(artifacts) if is_remote(artifacts) else str(Path(artifacts).resolve())
 
 
 def load(path: Path) -> Record:

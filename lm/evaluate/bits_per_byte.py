@@ -72,6 +72,11 @@ class Grouping:
         """Sum of a per-document array over each group, float64[n_groups]."""
         return np.bincount(self.index, weights=values, minlength=len(self.names)).astype(np.float64)
 
+    def largest_first(self, values: NDArray[Any]) -> list[int]:
+        """The groups with any of a per-document array, by their sums of it."""
+        sums = self.sums(values)
+        return [i for i in np.argsort(-sums, kind="stable").tolist() if sums[i]]
+
 
 class Units(NamedTuple):
     """Units of sampling and their kinds of text.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Decision(StrEnum):
-    """What a comparison says about a tokenizer, or about its models, against the reference."""
+    """The outcome of a comparison for a tokenizer, or for its models, against the reference."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -160,7 +160,7 @@ def reason_withheld(effective: float, cluster: str, n_seeds: int) -> str:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What training compute is worth: the decrease of ln(bits per byte) per e-fold (factor of 2.718) of FLOPs.
+    """The worth of training compute: the decrease of ln(bits per byte) per e-fold (factor of 2.718) of FLOPs.
 
     Attributes:
         smaller: The reference's models at a smaller budget, one per seed; empty if the rate is stated.
@@ -228,6 +228,9 @@ class Further(NamedTuple):
     def widen(self, pair: tuple[int, int], ratio: Ratio) -> Ratio:
         """Add the uncertainty of a pair to its difference."""
         return ratio.with_further(self.luck.get(pair, 0.0), self.luck_degrees, self.rates.get(pair, 0.0))
+
+
+NOTHING_FURTHER = Further()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,7 +363,7 @@ def compare_all(
     eligibility: Eligibility | None = None,
     *,
     tested: bool = True,
-    further: Further | None = None,
+    further: Further = NOTHING_FURTHER,
     trade: Trade | None = None,
 ) -> dict[tuple[int, int], Comparison]:
     """Compare every tokenizer with every later one.
@@ -373,7 +376,7 @@ def compare_all(
         eligibility: Result of `eligible`, if the runs are already restricted to its documents.
         tested: False for a look at a part of the documents: nothing is corrected and nothing decides, and kinds are not
             compared.
-        further: Uncertainty beyond seeds and text; None for none.
+        further: Uncertainty beyond seeds and text.
         trade: Compares at other amounts of training; None for those that the models had.
 
     Returns:
@@ -389,7 +392,6 @@ def compare_all(
     arms, reasons = [_runs(arm) for arm in runs], eligibility.reasons
     whole, kinds = _measured(arms, trade)
     n_arms = sum(not reason for reason in reasons[1:]) if tested and not reasons[0] else 0
-    further = further or Further()
     compared = _compared(arms[0][0], whole, eligibility, n_arms, further)
     if not tested or len(kinds) < 2:
         return compared
@@ -511,12 +513,11 @@ def _measured(arms: Sequence[list[Evaluation]], trade: Trade | None = None) -> t
     whole = losses(units.scale > 0, units.scale, units.strata, FEWEST_EFFECTIVE[cluster])
     if units.kinds is None:
         return whole, {}
-    kinds, sizes = units.kinds, units.kinds.sums(units.sizes)
+    kinds = units.kinds
     single, same = np.zeros(len(units.sizes), np.int64), np.ones(len(units.sizes))
     return whole, {
         kinds.names[i]: losses(kinds.index == i, same, single, FEWEST_IN_STRATUM)
-        for i in np.argsort(-sizes, kind="stable")
-        if sizes[i]
+        for i in kinds.largest_first(units.sizes)
     }
 
 

@@ -164,6 +164,11 @@ class ServingCost:
     prefill: PhaseCost
     decode: PhaseCost
 
+    @property
+    def flops_per_byte(self) -> float:
+        """FLOPs of reading a byte and generating a byte."""
+        return self.prefill.flops_per_byte + self.decode.flops_per_byte
+
 
 def distinct_experts(n_experts: int, active: int, tokens: float) -> float:
     """Expected number of distinct experts that a batch of tokens uses: E (1 - (1 - k / E)^tokens).

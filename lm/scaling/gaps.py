@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lm.bits import bits
-from lm.evaluate.comparison import DETECTABLE, Decision, Difference, Further, enough, percent_change
+from lm.evaluate.comparison import (
+    DETECTABLE,
+    NOTHING_FURTHER,
+    Decision,
+    Difference,
+    Further,
+    enough,
+    percent_change,
+)
 from lm.evaluate.significance import Ratio, family_level, pool, t_quantile
 
 if TYPE_CHECKING:
@@ -44,7 +52,7 @@ class Slope(NamedTuple):
     @property
     def direction(self) -> int:
         """1 or -1 if the interval is above or below 0, otherwise 0."""
-        return 0 if self.interval is None else _sign(self.interval)
+        return 0 if self.interval is None else int(self.interval[0] > 0) - int(self.interval[1] < 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +133,7 @@ def compare_arms(
     cluster: str,
     *,
     confidence: float = 0.95,
-    further: Further | None = None,
+    further: Further = NOTHING_FURTHER,
 ) -> list[Gap]:
     """Compare all arms with the first one at every budget.
 
@@ -140,10 +148,9 @@ def compare_arms(
         losses: Their losses.
         cluster: Unit of sampling: "document" or "source".
         confidence: Confidence level.
-        further: Uncertainty beyond seeds and text, of the gaps at every budget; None for none.
+        further: Uncertainty beyond seeds and text, of the gaps at every budget.
     """
     reference, *others = arms
-    further = further or Further()
     level = family_level(confidence, sum(not arm.barred for arm in others))
     functions: list[Function] = [
         lambda a, b, i=i: percent_change(a[i], b[i])  # type: ignore[misc]
@@ -197,10 +204,6 @@ def _gap(
         needed=last.needed(max(100 * DETECTABLE, abs(percent[-1])), level) if intervals else None,
         pooled=pooled if arm.name in pooled and last.seed_degrees >= len(arm.seeds) else (),
     )
-
-
-def _sign(interval: Interval) -> int:
-    return int(interval[0] > 0) - int(interval[1] < 0)
 
 
 def _shown(intervals: Sequence[Interval]) -> tuple[Decision, ...]:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from lm.bits import bits
-from lm.evaluate.comparison import Further
+from lm.evaluate.comparison import NOTHING_FURTHER, Further
 from lm.evaluate.deployment import Deployment, Phase, Relative, ServingCost, relative_cost, serving_cost, training_flops
 from lm.scaling.equivalent import Equivalent, Place, answered, place
 from lm.scaling.gaps import Gap, Losses, compare_arms
@@ -47,14 +47,14 @@ class Study:
         heldout: The held-out documents with the shares of their sources.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
         confidence: Confidence level.
-        further: Uncertainty beyond seeds and text; None for none.
+        further: Uncertainty beyond seeds and text.
     """
 
     arms: Sequence[Points]
     heldout: HeldOut
     tolerance: float = 0.01
     confidence: float = 0.95
-    further: Further | None = None
+    further: Further = NOTHING_FURTHER
 
     def __post_init__(self) -> None:
         reference = self.arms[0]
@@ -140,6 +140,6 @@ class Study:
                 equivalents.append(Equivalent("withheld", gap.withheld) if gap.barred else at)
                 continue
             losses = bits(self.heldout.average(self.arms[i].nats).mean(0))
-            change = (self.further or Further()).widen((0, i), changes[i])
+            change = self.further.widen((0, i), changes[i])
             equivalents.append(answered(gap, at, change, float(at.read(1, losses, at.arm))))
         return equivalents

@@ -52,13 +52,13 @@ def opens_in(tokenizer: TokenizerLike) -> list[Answer]:
         return []
     if tokenizer.mode == "two-pass":
         return [Answer(reader, opens=False, note="it cannot encode in two passes") for reader in READERS]
-    answers = []
-    for reader, ask in zip(READERS, (_hf, _newest_hf, _tiktoken, _llama_cpp, _nanochat), strict=True):
+    answers: list[Answer] = []
+    for reader, ask in zip(READERS[:-1], (_hf, _newest_hf, _tiktoken, _llama_cpp), strict=True):
         try:
             answers.append(Answer(reader, opens=True, note=ask(tokenizer)))
         except UserError as error:
             answers.append(Answer(reader, opens=False, note=str(error)))
-    return answers
+    return [*answers, _nanochat(tokenizer, answers[READERS.index("tiktoken")])]
 
 
 def summary(answers: list[Answer]) -> str:
@@ -101,10 +101,10 @@ def _llama_cpp(tokenizer: Tokenizer) -> str:
         return "ids differ for numbers that mix digits of scripts (export with --mixed-digits)"
 
 
-def _nanochat(tokenizer: Tokenizer) -> str:
-    try:
-        tiktoken.export(tokenizer)
-    except UserError:
-        raise UserError("it encodes with tiktoken") from None
+def _nanochat(tokenizer: Tokenizer, in_tiktoken: Answer) -> Answer:
+    """It encodes with tiktoken."""
+    if not in_tiktoken.opens:
+        return Answer("nanochat", opens=False, note="it encodes with tiktoken")
     missing = [string for string in NANOCHAT if string not in tokenizer.special_tokens]
-    return f"it needs the special tokens {' '.join(missing)}; add them with --special" if missing else ""
+    note = f"it needs the special tokens {' '.join(missing)}; add them with --special" if missing else ""
+    return Answer("nanochat", opens=True, note=note)
