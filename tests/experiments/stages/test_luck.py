@@ -16,7 +16,7 @@ from experiments.results import Luck
 from experiments.stages import luck
 from lm.evaluate.bigram import bigram_bits
 from lm.evaluate.bits_per_byte import SOURCE, Grouping
-from lm.evaluate.comparison import Decision, compare_all
+from lm.evaluate.comparison import NOTHING_FURTHER, Decision, compare_all
 from lm.evaluate.significance import Ratio
 from tests.experiments.outputs import manifests, report, run_until
 from tests.lm.evaluate.evaluations import made_up
@@ -216,7 +216,7 @@ def test_tokenizers_of_one_recipe_and_two_halves_seldom_win_and_handicaps_are_fo
             ]
 
         for use in winners:
-            verdict = compare_all(runs(0), further=further if use else None)[0, 1].verdict
+            verdict = compare_all(runs(0), further=further if use else NOTHING_FURTHER)[0, 1].verdict
             winners[use] += verdict in (Decision.BETTER, Decision.WORSE)
         for handicap in found:
             compared = compare_all(runs(handicap), further=further)[0, 1]
