@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lm.data.shards import Shards
+    from lm.evaluate.forward import ScorableModel
     from lm.model.transformer import Transformer
     from tokenizer.progress import Progress
 
 
 def evaluate(
-    model: Transformer,
+    model: Transformer | ScorableModel,
     shards: Shards,
     token_byte_lengths: NDArray[Any],
     config: EvalConfig,
@@ -49,7 +50,7 @@ def evaluate(
     result, which equals that of one process to the last bit on equal hardware.
 
     Args:
-        model: The model.
+        model: The model; one from elsewhere with its own start and end of documents.
         shards: The held-out documents.
         token_byte_lengths: int[vocab_size], raw bytes of each token, `Tokenizer.token_byte_lengths()`.
         config: Windows and intervals.
@@ -67,7 +68,7 @@ def evaluate(
         plan_windows,
         context_bytes=config.context_bytes,
         min_context_bytes=config.min_context_bytes,
-        context_tokens=model.context_tokens,
+        context_tokens=model.context_tokens - getattr(model, "starts_windows", False),
     )
     with memory_advice(f"in evaluation; lower eval.batch_tokens ({config.batch_tokens})"):
         scores = score_documents(
@@ -98,7 +99,7 @@ def evaluate(
     )
 
 
-def _check(model: Transformer, shards: Shards, lengths: NDArray[np.int64], config: EvalConfig) -> None:
+def _check(model: Transformer | ScorableModel, shards: Shards, lengths: NDArray[np.int64], config: EvalConfig) -> None:
     if len(lengths) != shards.vocab_size or model.vocab_size != shards.vocab_size:
         raise UserError(
             f"vocabularies differ: model {model.vocab_size}, shards {shards.vocab_size}, byte lengths "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,13 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from lm.evaluate.forward import Forward
+from lm.evaluate.forward import Forward, ScorableModel
 from lm.evaluate.windows import Window
 from lm.train.distributed import current
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -62,7 +63,7 @@ class Scores:
 
 
 def score_documents(
-    model: Transformer,
+    model: Transformer | ScorableModel,
     shards: Shards,
     lengths: NDArray[np.int64],
     plan: Plan,
@@ -86,25 +87,34 @@ def score_documents(
     """
     world = current()
     scores = Scores.zeros(shards.n_documents, shards.vocab_size)
+    with _in_evaluation(model), world.together():
+        forward = model if isinstance(model, ScorableModel) else Forward(model, shards.eos_id, precision=precision)
+        finish: Callable[[], None] | None = None
+        for number, group in enumerate(_groups(shards)):
+            previous, finish = finish, None
+            if number % world.size == world.rank:
+                finish = _queue(forward, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
+            if previous is not None:  # a GPU computes this group meanwhile
+                previous()
+            if progress is not None:
+                progress("evaluate", group.stop, shards.n_documents)
+        if finish is not None:
+            finish()
+    return scores if world.size == 1 else _sum_over_processes(scores, forward.device)
+
+
+@contextmanager
+def _in_evaluation(model: Transformer | ScorableModel) -> Iterator[None]:
+    """Switch our models to evaluation mode in the block; others are in it."""
+    if isinstance(model, ScorableModel):
+        yield
+        return
     training = model.training
     model.eval()
     try:
-        with world.together():
-            forward = Forward(model, shards.eos_id, precision=precision)
-            finish: Callable[[], None] | None = None
-            for number, group in enumerate(_groups(shards)):
-                previous, finish = finish, None
-                if number % world.size == world.rank:
-                    finish = _queue(forward, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
-                if previous is not None:  # a GPU computes this group meanwhile
-                    previous()
-                if progress is not None:
-                    progress("evaluate", group.stop, shards.n_documents)
-            if finish is not None:
-                finish()
+        yield
     finally:
         model.train(training)
-    return scores if world.size == 1 else _sum_over_processes(scores, next(model.parameters()).device)
 
 
 def _sum_over_processes(scores: Scores, device: torch.device) -> Scores:
@@ -129,7 +139,7 @@ def _groups(shards: Shards) -> Iterator[range]:
 
 
 def _queue(
-    forward: Forward,
+    forward: ScorableModel,
     shards: Shards,
     lengths: NDArray[np.int64],
     plan: Plan,
@@ -143,17 +153,18 @@ def _queue(
     jobs: list[tuple[int, Window]] = []
     limited = short = context_sum = 0
     for document in group:
-        x = np.concatenate(([shards.eos_id], shards.document(document), [shards.eos_id]))
+        text, end = shards.document(document), [] if forward.end_id is None else [forward.end_id]
+        x = np.concatenate(([forward.start_id], text, end)).astype(np.int64)
         # By the given lengths, or by what each token covers of this document.
-        fixed = shards.covered_bytes is None
-        sizes = lengths[x] if fixed else np.concatenate(([0], shards.document_token_bytes(document), [0]))
+        covered = lengths[text] if shards.covered_bytes is None else shards.document_token_bytes(document)
+        sizes = np.concatenate(([0], covered, np.zeros_like(end, np.int64)))
         before = np.concatenate(([0], np.cumsum(sizes[:-1])))
-        if before[-1] != shards.spelled_bytes(document):
+        if covered.sum() != shards.spelled_bytes(document):
             raise UserError(
                 f"document {document} has {shards.spelled_bytes(document)} bytes, but its tokens have "
-                f"{before[-1]}: these byte lengths are not those of the tokenizer that wrote {shards.folder}"
+                f"{covered.sum()}: these byte lengths are not those of the tokenizer that wrote {shards.folder}"
             )
-        for window in plan(before):
+        for window in plan(before) if len(x) > 1 else ():
             targets = slice(window.first, window.last + 1)
             weights = sizes[targets]
             context = before[targets] - before[window.start]
@@ -163,26 +174,43 @@ def _queue(
             jobs.append((len(sequences), window))
         sequences.append(x)
     batches = list(_batches(jobs, batch_tokens))
-    queued = [forward([(sequences[i], window) for i, window in batch]) for batch in batches]
+    queued = [run for batch in batches for run in _halving(forward, batch, sequences)]
 
     def finish() -> None:
         nats = [np.full(len(x), np.nan) for x in sequences]
-        for batch, scored in zip(batches, queued, strict=True):
+        for batch, scored in queued:
             for (i, window), values in zip(batch, scored(), strict=True):
                 assert np.isnan(nats[i][window.first : window.last + 1]).all(), "a token is scored twice"
                 nats[i][window.first : window.last + 1] = values
         for document, values in zip(group, nats, strict=True):
             if not np.isfinite(values[1:]).all():
                 raise UserError(
-                    f"the model's loss on document {document} is not finite; train it with lower learning rates"
+                    f"the model's loss on document {document} is not finite: its weights are damaged, or they are too "
+                    "large for their number format; train it with lower learning rates, or name another model"
                 )
-            scores.text_nats[document] = values[1:-1].sum()
-            scores.eos_nats[document] = values[-1]
+            text, end = np.split(values[1:], [len(values) - 1 - (forward.end_id is not None)])
+            scores.text_nats[document], scores.eos_nats[document] = text.sum(), end.sum() if len(end) else np.nan
         ids = np.concatenate([x[1:] for x in sequences])
         scores.token_counts += np.bincount(ids, minlength=shards.vocab_size)
         scores.totals += [limited, short, context_sum]
 
     return finish
+
+
+def _halving(
+    forward: ScorableModel, batch: list[tuple[int, Window]], sequences: Sequence[NDArray[np.int64]]
+) -> Iterator[tuple[list[tuple[int, Window]], Callable[[], list[NDArray[np.float64]]]]]:
+    """Queue a batch; in halves, if the memory of a GPU is too small for it."""
+    try:
+        yield batch, forward([(sequences[i], window) for i, window in batch])
+    except torch.OutOfMemoryError:
+        if len(batch) == 1:
+            raise
+    else:
+        return
+    torch.cuda.empty_cache()
+    for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
+        yield from _halving(forward, half, sequences)
 
 
 def _batches(jobs: list[tuple[int, Window]], batch_tokens: int) -> Iterator[list[tuple[int, Window]]]:
