@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -247,29 +248,49 @@ def compare_runs(
     combined = combine_runs(runs, reference=reference, artifacts=artifacts, tolerance=tolerance)
     from experiments.report import combining
     from experiments.report.artifact import provenance
-    from experiments.report.comparison_page import render
-    from experiments.report.data import gather
-    from experiments.report.figures import to_csv
 
     result, done = combined.result, combined.runs
     # Their folders, and their commands with the values of a cell of a sweep.
     facts = [[run.folder, f"{run.command} {command_text(run.swept)} ({run.started})"] for run in done]
-    numbers = gather(
-        result,
-        deployment=combined.deployment,
-        command=done[0].command if len({run.command for run in done}) == 1 else "",
-        provenance=provenance(result, [], corpus=facts, config=""),
-    )
-    numbers["downstream"] = combining.downstream_rows(result, downstream) if downstream else []
-    numbers["notes"] = list(combined.notes)
-    written = []
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(out / COMPARISON, numbers)
-        write_whole(out / DIFFERENCES, to_csv(numbers["differences"]))
-        write_whole(out / COMPARISON_PAGE, render(numbers))
-        written = [out / name for name in (COMPARISON_PAGE, COMPARISON, DIFFERENCES)]
+    origin = provenance(result, [], corpus=facts, config="")
+    command = done[0].command if len({run.command for run in done}) == 1 else ""
+    rows = combining.downstream_rows(result, downstream) if downstream else []
+    more = {"downstream": rows, "notes": list(combined.notes)}
+    written, numbers = write_comparison(result, combined.deployment, out, command=command, origin=origin, more=more)
     return ComparedRuns(result, done, combined.deployment, combined.notes, numbers, written)
+
+
+def write_comparison(
+    result: Findings,
+    deployment: Deployment,
+    out: Path | None,
+    *,
+    command: str,
+    origin: Mapping[str, Any],
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[list[Path], dict[str, Any]]:
+    """Write the page of a comparison with its numbers; the files and the numbers are returned.
+
+    Args:
+        result: The comparison.
+        deployment: The model that will be deployed.
+        out: Folder; None to write nothing.
+        command: Command line that a next step would change; empty if there is none.
+        origin: Output of `experiments.report.artifact.provenance`.
+        more: Further entries of the numbers.
+    """
+    from experiments.report.comparison_page import render
+    from experiments.report.data import gather
+    from experiments.report.figures import to_csv
+
+    numbers = gather(result, deployment=deployment, command=command, provenance=origin) | dict(more)
+    if out is None:
+        return [], numbers
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / COMPARISON, numbers)
+    write_whole(out / DIFFERENCES, to_csv(numbers["differences"]))
+    write_whole(out / COMPARISON_PAGE, render(numbers))
+    return [out / name for name in (COMPARISON_PAGE, COMPARISON, DIFFERENCES)], numbers
 
 
 def run_pipeline(

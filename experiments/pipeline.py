@@ -185,7 +185,7 @@ def _models(
     if "evaluate" not in stages:
         return Outcome()
     scores = {
-        run: evaluate.score(context, scoring, plans[run].device, run, model, encoded[run.arm], documents)
+        run: evaluate.score(context, scoring, plans[run].device, str(run), model, encoded[run.arm], documents)
         for run, model in models.items()
     }
     chosen = {

@@ -228,24 +228,45 @@ class Contamination(Contents):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel(Contents):
-    """A trained language model.
+    """A language model: trained here, or elsewhere.
 
     Attributes:
         tokenizer: Hash of the tokenizer.
-        summary: Settings and cost of the training.
+        summary: Settings and cost of the training; None if it was trained elsewhere.
+        source: Folder or repository of a model from elsewhere.
+        revision: Commit of that repository.
+        given_parameters: Parameters of a model from elsewhere, and those without vocabulary tables.
     """
 
     tokenizer: str
-    summary: TrainingSummary
+    summary: TrainingSummary | None = None
+    source: str | None = None
+    revision: str | None = None
+    given_parameters: tuple[int, int] = (0, 0)
 
     @property
-    def seed(self) -> int:
-        """Seed of the training."""
-        return int(self.summary.run["train"]["seed"])
+    def parameters(self) -> tuple[int, int]:
+        """Parameters of the model, and those without vocabulary tables."""
+        if self.summary is None:
+            return self.given_parameters
+        return self.summary.parameters_total, self.summary.parameters_non_embedding
+
+    @property
+    def trained(self) -> TrainingSummary:
+        """The training of a model that was trained here."""
+        assert self.summary is not None, "the callers ask `ScoredArm.trained_here` first"
+        return self.summary
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the training; None if it was trained elsewhere."""
+        return None if self.summary is None else int(self.summary.run["train"]["seed"])
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings that models with different seeds share."""
+        """Settings that models with different seeds share; empty for one from elsewhere."""
+        if self.summary is None:
+            return {}
         train = {key: value for key, value in self.summary.run["train"].items() if key != "seed"}
         return {**self.summary.run, "train": train}
 
@@ -318,7 +339,7 @@ class Scores(Contents):
         bits_per_byte: Loss of the text, in bits per byte of the original documents.
         bits_per_byte_interval: Confidence interval of the loss; None with too few documents (or sources).
         confidence: Confidence level of the interval.
-        eos_nats_per_document: Loss of the separator that ends each document.
+        eos_nats_per_document: Loss of the separator that ends each document; None if the model has none.
         bytes_per_token: Bytes per token on the held-out text.
         n_documents: Number of documents.
         n_bytes: Bytes of the documents.
@@ -333,7 +354,7 @@ class Scores(Contents):
     bits_per_byte: float
     bits_per_byte_interval: tuple[float, float] | None = None
     confidence: float
-    eos_nats_per_document: float
+    eos_nats_per_document: float | None = None
     bytes_per_token: float
     n_documents: int
     n_bytes: int
@@ -355,7 +376,7 @@ class ArmRecord(Contents):
         tokenizer: Name of the tokenizer's artifact.
         training: Name of the training record, if the tokenizer was trained here.
         counts: Name of the counts that it was trained on.
-        shards: Name of the training shards.
+        shards: Name of the training shards; None for models from elsewhere.
         heldout: Name of the held-out shards.
         lms: Names of the models, one per seed.
         evaluations: Names of the evaluations, one per seed.
@@ -377,7 +398,7 @@ class ArmRecord(Contents):
     tokenizer: str
     training: str | None = None
     counts: str | None = None
-    shards: str
+    shards: str | None = None
     heldout: str
     lms: list[str]
     evaluations: list[str]

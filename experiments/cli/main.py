@@ -36,6 +36,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "status": "list the artifacts, and remove those that nothing needs",
     },
     "models": {
+        "score": "compare language models from anywhere on a text",
         "generate": "samples of several models side by side",
         "downstream": "evaluate models on lm-eval tasks",
         "extend-model": "extend a model to a tokenizer with more tokens",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MIX = "all"
 """Name of the mix of all kinds of text."""
 NOT_MEASURED = "not measured"
+AS_GIVEN = "bits per byte, models as given"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Line:
         bits_per_byte: Loss as measured, mean over the seeds.
         tokens_percent: Change of the tokens from the reference.
         serving_percent: Change of the serving cost from the reference.
+        as_given: Comparison of the models as they are with the reference's; None for the reference.
         at_text: Comparison with the reference at equal training text; None for the reference, or if not measured.
         at_compute: Comparison at equal FLOPs of training the deployed model; likewise.
     """
@@ -50,6 +52,7 @@ class Line:
     bits_per_byte: float
     tokens_percent: float
     serving_percent: float
+    as_given: Comparison | None = None
     at_text: Comparison | None = None
     at_compute: Comparison | None = None
 
@@ -64,8 +67,7 @@ def lines(result: Findings) -> list[Line]:
     for place, arm in enumerate(result.arms):
         for number, kind in enumerate(names):
             density, loss = _measured(arm, kind)
-            served = serving_cost(result.deployment, vocab_size=arm.tokenizer.vocab_size, tokens_per_byte=1 / density)
-            cost = served.flops_per_byte
+            cost = _serving_flops_per_byte(result, arm, density)
             reference = found[number] if place else None
             found.append(
                 Line(
@@ -76,6 +78,7 @@ def lines(result: Findings) -> list[Line]:
                     bits_per_byte=loss,
                     tokens_percent=100 * (reference.bytes_per_token / density - 1) if reference else 0.0,
                     serving_percent=100 * (cost / reference.serving_flops_per_byte - 1) if reference else 0.0,
+                    as_given=_of_kind(result.comparisons.get((0, place)), kind),
                     at_text=_of_kind(result.at_text.get((0, place)), kind),
                     at_compute=_of_kind(result.at_compute.get((0, place)), kind),
                 )
@@ -85,16 +88,19 @@ def lines(result: Findings) -> list[Line]:
 
 def table(title: str, measured: Sequence[Line]) -> Table:
     """The lines as a table of the terminal and the page; those of the reference come first."""
-    header = ["", "text", "tokens", "cost of serving", "bits per byte, equal text"]
-    header.append("bits per byte, equal training compute")
     rows, reference = [], measured[0].label
+    others = [line for line in measured if line.label != reference]
+    traded = any(line.at_text or line.at_compute for line in others)
+    header = ["", "text", "tokens", "cost of serving"]
+    header += [f"bits per byte, equal {what}" for what in ("text", "training compute")] if traded else [AS_GIVEN]
     for line in measured:
         name = line.label if line.kind == MIX else ""
         if line.label == reference:
             density = f"{line.bytes_per_token:.3f} B each"
-            rows.append([name, line.kind, density, "", f"{line.bits_per_byte:.4f}", ""])
+            rows.append([name, line.kind, density, "", f"{line.bits_per_byte:.4f}", *[""] * traded])
             continue
-        losses = [_cell(compared, reference, line.label) for compared in (line.at_text, line.at_compute)]
+        compared = (line.at_text, line.at_compute) if traded else (line.as_given,)
+        losses = [_cell(one, reference, line.label) for one in compared]
         rows.append(
             [name, line.kind, f"{signed(line.tokens_percent, 1)} %", f"{signed(line.serving_percent, 1)} %", *losses]
         )
@@ -139,6 +145,15 @@ def exchange_sentences(result: Findings) -> list[str]:
         costs = f"On equal text, training the deployed model with {arm.label} takes {abs(change):.1f} % {which} FLOPs"
         sentences.append(f"{costs}: the same compute gives {' and '.join(at_rates)}.")
     return sentences
+
+
+def _serving_flops_per_byte(result: Findings, arm: ScoredArm, density: float) -> float:
+    """FLOPs of reading and generating a byte: in the deployed model, or in the arm's own model from elsewhere."""
+    if arm.trained_here:
+        served = serving_cost(result.deployment, vocab_size=arm.tokenizer.vocab_size, tokens_per_byte=1 / density)
+        return served.flops_per_byte
+    cost = arm.scores.cost  # of all text, nearly proportional to the tokens
+    return (cost.prefill_flops_per_byte + cost.decode_flops_per_byte) * arm.scores.bytes_per_token / density
 
 
 def _measured(arm: ScoredArm, kind: str) -> tuple[float, float]:

@@ -72,6 +72,11 @@ class ScoredArm(EncodedArm):
     barred: str = ""
 
     @property
+    def trained_here(self) -> bool:
+        """Whether the models were trained by this program, so that their training is known."""
+        return all(model.contents.summary is not None for model in self.lms)
+
+    @property
     def lm(self) -> Artifact[TrainedModel]:
         """The model of the first seed."""
         return self.lms[0]
@@ -111,7 +116,7 @@ class Findings:
     def of(
         cls,
         arms: Sequence[ScoredArm],
-        budget: BudgetConfig,
+        budget: BudgetConfig | None,
         deployment: Deployment = DEFAULT_DEPLOYMENT,
         *,
         smaller: ScoredArm | None = None,
@@ -125,7 +130,7 @@ class Findings:
 
         Args:
             arms: The arms, as returned by `scored`.
-            budget: What is equal between the models, within which tolerance.
+            budget: What is equal between the models, within which tolerance; None if that is not known.
             deployment: The model that will be deployed.
             smaller: The reference at a smaller budget, which shows what training compute is worth; None without one.
             tuning: For each arm, the choice of its learning rates; None if they were not tuned.
@@ -137,11 +142,14 @@ class Findings:
             return alone
         # Bytes and tokenizers from elsewhere keep their own variance between seeds.
         trained = [arm.record is not None for arm in arms]
-        models = [(arm.label, arm.tokenizer.vocab_size, [lm.contents.summary for lm in arm.lms]) for arm in arms]
-        unequal = reasons_unequal(models, budget, deployment)
+        known = all(arm.trained_here for arm in arms)
+        unequal: Sequence[str] = ()
+        if known and budget is not None:
+            models = [(arm.label, arm.tokenizer.vocab_size, [lm.contents.trained for lm in arm.lms]) for arm in arms]
+            unequal = reasons_unequal(models, budget, deployment)
         eligibility = eligible([arm.evaluations for arm in arms], [arm.label for arm in arms], trained, unequal)
         arms = [dataclasses.replace(arm, barred=reason) for arm, reason in zip(arms, eligibility.reasons, strict=True)]
-        exchange = _exchange(arms[0], smaller, deployment)
+        exchange = _exchange(arms[0], smaller, deployment) if known and budget is not None else None
         if eligibility.note:
             arms = [_restricted(arm, eligibility.documents) for arm in arms]
             exchange = exchange and exchange.only(eligibility.documents)
@@ -152,6 +160,10 @@ class Findings:
 
         def traded(quantity: str) -> Mapping[tuple[int, int], Comparison]:
             """The comparisons where this quantity of training is equal for all arms."""
+            if budget is None:
+                return {}
+            if not known:
+                return measured if budget.mode == f"equal_{quantity}" else {}
             amounts = [_mean_amount(arm, deployment, quantity) for arm in arms]
             e_folds = [math.log(amount / amounts[0]) for amount in amounts]
             if budget.mode == f"equal_{quantity}" or max(map(abs, e_folds)) < NO_DIFFERENCE:
@@ -181,14 +193,21 @@ class Findings:
         return math.log(costs[1] / costs[0])
 
     @property
+    def trained_here(self) -> bool:
+        """Whether all models were trained by this program, so that their training is known."""
+        return all(arm.trained_here for arm in self.arms)
+
+    @property
     def demonstration(self) -> bool:
-        """Whether the models read too little text for evidence about tokenizers."""
-        return any(arm.lm.contents.summary.bytes < LEAST_EVIDENCE for arm in self.arms)
+        """Whether the models are known to have read too little text for evidence about tokenizers."""
+        return self.trained_here and any(arm.lm.contents.trained.bytes < LEAST_EVIDENCE for arm in self.arms)
 
     @property
     def seed_seconds(self) -> float:
-        """Time to train the models of one seed of all arms."""
-        return sum(fmean(model.contents.summary.seconds for model in arm.lms) for arm in self.arms)
+        """Time to train the models of one seed of all arms; 0 if it is unknown."""
+        return self.trained_here and sum(
+            fmean(model.contents.trained.seconds for model in arm.lms) for arm in self.arms
+        )
 
     @property
     def labels(self) -> list[str]:
@@ -237,7 +256,10 @@ class Findings:
         for arm in self.arms[1:]:
             if arm.settings.get("corpus.source") != "files" or arm.settings["corpus.heldout_paths"]:
                 continue
-            pairs = [(arm.training.contents, first.training.contents), (arm.heldout.contents, first.heldout.contents)]
+            pairs = [
+                (arm.trained_on.contents, first.trained_on.contents),
+                (arm.heldout.contents, first.heldout.contents),
+            ]
             if len({shards.corpus for pair in pairs for shards in pair}) == 1:
                 train, heldout = (other.bytes_per_token / own.bytes_per_token for own, other in pairs)
                 points[arm.label] = 100 * (train - heldout)
@@ -272,7 +294,7 @@ def scored(arm: EncodedArm, lms: Sequence[Artifact[TrainedModel]], artifacts: Se
 def _mean_amount(arm: ScoredArm, deployment: Deployment, quantity: str) -> float:
     """A quantity (attribute of `Amounts`) that the arm's models trained on, on average over the seeds."""
     vocab_size = arm.tokenizer.vocab_size
-    amounts = [Amounts.of(model.contents.summary, deployment, vocab_size) for model in arm.lms]
+    amounts = [Amounts.of(model.contents.trained, deployment, vocab_size) for model in arm.lms]
     return fmean(getattr(amount, quantity) for amount in amounts)
 
 
@@ -282,7 +304,7 @@ def _exchange(reference: ScoredArm, smaller: ScoredArm | None, deployment: Deplo
         return Exchange(stated=deployment.rate)
     if smaller is None or len(smaller.lms) != len(reference.lms):
         return None
-    flops = [fmean(model.contents.summary.flops for model in arm.lms) for arm in (reference, smaller)]
+    flops = [fmean(model.contents.trained.flops for model in arm.lms) for arm in (reference, smaller)]
     return Exchange(smaller.evaluations, math.log(flops[0] / flops[1]))
 
 
@@ -378,7 +400,7 @@ def check_heldout(corpus: str, arm: EncodedArm, models: Sequence[Artifact[Traine
         arm: The tokenizer of the models and its shards.
         models: The models to check.
     """
-    training = [*arm.reading, arm.training]
+    training = [*arm.reading, arm.trained_on]
     for artifact, split in [*((artifact, "train") for artifact in training), (arm.heldout, "heldout")]:
         read: Reading = artifact.contents
         if (read.corpus, read.split) != (corpus, split):
@@ -387,7 +409,7 @@ def check_heldout(corpus: str, arm: EncodedArm, models: Sequence[Artifact[Traine
                 f"{split} split of {corpus[:12]}: held-out text may have been trained on; delete it and run again"
             )
     for model in models:
-        if model.manifest.inputs["shards"] != arm.training.hash:
+        if model.manifest.inputs["shards"] != arm.trained_on.hash:
             raise UserError(f"{model.path} was trained on other shards than this experiment's; delete it and run again")
 
 
@@ -407,7 +429,7 @@ def record(result: Findings) -> ComparisonRecord:
                 tokenizer=arm.artifact.name,
                 training=None if training is None else training.name,
                 counts=None if counts is None else counts.name,
-                shards=arm.training.name,
+                shards=None if arm.training is None else arm.training.name,
                 heldout=arm.heldout.name,
                 lms=[artifact.name for artifact in arm.lms],
                 evaluations=[artifact.name for artifact in arm.artifacts],

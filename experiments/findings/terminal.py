@@ -56,7 +56,7 @@ def show_result(context: Context, result: Findings, mode: str, *, last: bool = T
         last: Whether no comparison over compute follows, which says the same.
     """
     for arm in result.arms:
-        context.tracker.log(f"result/{arm.key}", {**arm.scores.save(), "flops": arm.lm.contents.summary.flops})
+        context.tracker.log(f"result/{arm.key}", {**arm.scores.save(), "flops": arm.lm.contents.trained.flops})
     say = context.reporter.say
     say("")
     show_tables(context.reporter, f"Held-out text, {BUDGETS[mode]}", result)
@@ -86,9 +86,12 @@ def show_tables(reporter: Reporter, title: str, result: Findings) -> None:
 
 def _main_numbers(title: str, result: Findings) -> Table:
     """The main numbers, one row per tokenizer; the page has all others."""
-    columns = ["", "vocabulary", "bytes per token", "bits per byte", "training FLOPs", "inference FLOPs per byte"]
-    read = [arm.lm.contents.summary.bytes for arm in result.arms]
-    differ = max(read) > 1.01 * min(read)
+    columns = ["", "vocabulary", "bytes per token", "bits per byte", "inference FLOPs per byte"]
+    differ = False
+    if result.trained_here:
+        columns.insert(-1, "training FLOPs")
+        read = [arm.lm.contents.trained.bytes for arm in result.arms]
+        differ = max(read) > 1.01 * min(read)
     if differ:
         columns.append("training text")
     rows = []
@@ -100,10 +103,11 @@ def _main_numbers(title: str, result: Findings) -> Table:
             Lines(f"{tokenizer.vocab_size:,}", f"{superwords:,} superwords" if superwords else ""),
             f"{scores.bytes_per_token:.3f}",
             Lines(f"{scores.bits_per_byte:.4f}", f"{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""),
-            si(arm.lm.contents.summary.flops),
             si(scores.cost.decode_flops_per_byte),
         ]
+        if result.trained_here:
+            row.insert(-1, si(arm.lm.contents.trained.flops))
         if differ:
-            row.append(f"{si(arm.lm.contents.summary.bytes)}B")
+            row.append(f"{si(arm.lm.contents.trained.bytes)}B")
         rows.append(row)
     return Table(title, columns, rows)

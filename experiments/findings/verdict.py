@@ -131,7 +131,9 @@ def _outcome(result: Findings, names: str) -> str:
 
 def _cost(result: Findings, labels: Sequence[str]) -> str:
     """The training FLOPs of arms against the reference's, if they may differ and do so by more than 5 %."""
-    first, *_ = flops = {arm.label: arm.lm.contents.summary.flops for arm in result.arms}
+    if not result.trained_here:
+        return ""
+    first, *_ = flops = {arm.label: arm.lm.contents.trained.flops for arm in result.arms}
     changes = sorted(100 * (flops[label] / flops[first] - 1) for label in labels)
     if _mode(result).endswith("flops") or max(map(abs, changes)) <= 5:
         return ""
@@ -143,8 +145,10 @@ def _cost(result: Findings, labels: Sequence[str]) -> str:
 
 
 def _budget(result: Findings) -> str:
-    """The start of a sentence: the quantity that the judged models share; empty if their settings differ."""
-    return f"at {BUDGETS[mode]}, " if (mode := _mode(result)) else ""
+    """The start of a sentence: the quantity that the judged models share; "as given" for models from elsewhere."""
+    if mode := _mode(result):
+        return f"at {BUDGETS[mode]}, "
+    return "" if result.trained_here else "as given, "
 
 
 def _mode(result: Findings) -> str:
@@ -262,7 +266,9 @@ def at_scale(flops: float, *, superwords: bool) -> str:
 
 def at_scale_of(result: Findings) -> str:
     """`at_scale` for the models and tokenizers of a comparison."""
-    flops = max(arm.lm.contents.summary.flops for arm in result.arms)
+    if not result.trained_here:
+        return ""
+    flops = max(arm.lm.contents.trained.flops for arm in result.arms)
     return at_scale(flops, superwords=any(len(arm.tokenizer.superword_ids()) for arm in result.arms))
 
 
@@ -275,10 +281,8 @@ def _unequal(result: Findings) -> str:
     ]
     if result.left_out:
         notes.append(f" {result.left_out}")
-    models = [result.arms[i].lm.contents.summary for i in result.pair]
-    parameters = [model.parameters_total for model in models]
+    parameters, inner = zip(*(result.arms[i].lm.contents.parameters for i in result.pair), strict=True)
     if len(set(parameters)) > 1:
-        inner = [model.parameters_non_embedding for model in models]
         where = f"{_listed([f'{n:,}' for n in inner])} of them in the layers"
         where = "only in the embeddings" if len(set(inner)) == 1 else where
         notes.append(f" The models differ: {_listed([f'{n:,}' for n in parameters])} parameters, {where}.")
@@ -287,7 +291,13 @@ def _unequal(result: Findings) -> str:
 
 def conditions(result: Findings) -> str:
     """A sentence about what the models had in common, measured on the actual runs."""
-    models = [arm.lm.contents.summary for arm in result.arms]
+    if not result.trained_here:
+        starts = _listed([f"{arm.label} {arm.settings['start']}" for arm in result.arms], most=len(result.arms))
+        return (
+            "What the models have in common is not known here, nor whether they were trained on this text. The token "
+            f"before each document: {starts}."
+        )
+    models = [arm.lm.contents.trained for arm in result.arms]
 
     def equal(key: str, tolerance: float = 0.02) -> bool:
         values = [getattr(model, key) for model in models]

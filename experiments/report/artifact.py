@@ -97,8 +97,8 @@ def provenance(
     """
     artifacts = {artifact.name: ("", artifact) for artifact in first}
     for arm in result.arms:
-        used: list[Artifact[Any]] = [*arm.reading, arm.artifact, arm.training, arm.heldout]
-        for artifact in (*used, *arm.lms, *arm.artifacts):
+        shards = [arm.heldout] if arm.training is None else [arm.training, arm.heldout]
+        for artifact in (*arm.reading, arm.artifact, *shards, *arm.lms, *arm.artifacts):
             artifacts.setdefault(artifact.name, (arm.key, artifact))  # one that several arms share is shown once
     origin = result.arms[0].artifacts[0].manifest
     return {

@@ -86,7 +86,8 @@ def combine(
         assert run.results is not None
         for entry in run.results.arms:
             models = store.open_all(entry.lms, TrainedModel)
-            for model, evaluation in zip(models, store.open_all(entry.evaluations, Scores), strict=True):
+            scores = store.open_all(entry.evaluations, Scores)
+            for place, (model, evaluation) in enumerate(zip(models, scores, strict=True)):
                 key = digest([entry.key, model.manifest.inputs, model.contents.settings])
                 group = groups.setdefault(key, _Group(entry, store, entry.settings))
                 if any(
@@ -97,7 +98,7 @@ def combine(
                         f"{entry.label} was scored on different held-out documents in {min(group.folders)} and "
                         f"{run.folder} (corpus.heldout_sample); name only one of them"
                     )
-                group.models[model.contents.seed] = (model, evaluation)
+                group.models[_seed(model, place)] = (model, evaluation)
                 before = group.settings.items()
                 group.settings = {key: value for key, value in before if entry.settings.get(key, ...) == value}
                 group.folders.add(run.folder)
@@ -127,7 +128,7 @@ def combine(
     arms = [_scored(label, group, sorted(seeds)) for label, group in zip(labels, ordered, strict=True)]
     _check_text([group.store for group in ordered], arms)
     mode = arms[0].settings.get("budget.mode", BudgetConfig.mode)
-    budget = BudgetConfig(mode=mode, tolerance=tolerance or min(map(tolerance_of, done)))
+    budget = BudgetConfig(mode=mode, tolerance=tolerance or min(map(tolerance_of, done))) if mode else None
     smaller = _at_smaller_budget(done, ordered[0], labels[0], sorted(seeds), artifacts)
     return (
         Findings.of(
@@ -147,7 +148,9 @@ def _at_smaller_budget(
     done: Sequence[Record], reference: _Group, label: str, seeds: Sequence[int], artifacts: str | None
 ) -> ScoredArm | None:
     """The reference's models at the largest budget of at most half, if the runs have one with all of these seeds."""
-    largest = reference.models[seeds[0]][0].contents.summary.bytes * LARGEST_SMALLER
+    if reference.models[seeds[0]][0].contents.summary is None:
+        return None
+    largest = reference.models[seeds[0]][0].contents.trained.bytes * LARGEST_SMALLER
     found: dict[float, _Group] = {}
     for run in done:
         store = Store.at(artifacts or run.store)
@@ -155,12 +158,18 @@ def _at_smaller_budget(
             if entry.key != reference.entry.key or entry.tokenizer != reference.entry.tokenizer:
                 continue
             models = store.open_all(entry.lms, TrainedModel)
-            for model, evaluation in zip(models, store.open_all(entry.evaluations, Scores), strict=True):
-                if model.contents.summary.bytes <= largest:
-                    group = found.setdefault(model.contents.summary.bytes, _Group(entry, store, entry.settings))
-                    group.models[model.contents.seed] = (model, evaluation)
+            scores = store.open_all(entry.evaluations, Scores)
+            for place, (model, evaluation) in enumerate(zip(models, scores, strict=True)):
+                if model.contents.trained.bytes <= largest:
+                    group = found.setdefault(model.contents.trained.bytes, _Group(entry, store, entry.settings))
+                    group.models[_seed(model, place)] = (model, evaluation)
     complete = [read for read, group in found.items() if group.models.keys() >= set(seeds)]
     return _scored(label, found[max(complete)], seeds) if complete else None
+
+
+def _seed(model: Artifact[TrainedModel], place: int) -> int:
+    """Seed of a model; of one from elsewhere its place among the models of its arm."""
+    return place if model.contents.seed is None else model.contents.seed
 
 
 def tolerance_of(run: Record) -> float:
@@ -219,7 +228,8 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ScoredArm:
         counts=next(iter(store.open_all([entry.counts] if entry.counts else [], Counts)), None),
         settings=group.settings,
     )
-    training, heldout = store.open_all([entry.shards, entry.heldout], ShardsFolder)
+    (heldout,) = store.open_all([entry.heldout], ShardsFolder)
+    training = next(iter(store.open_all([entry.shards] if entry.shards else [], ShardsFolder)), None)
     return scored(EncodedArm.of(arm, training, heldout), models, evaluations)
 
 
@@ -230,7 +240,9 @@ def downstream_rows(result: Findings, path: Path) -> list[dict[str, Any]]:
         UserError: If `superbpe downstream` did not write the file, or it has none of these models.
     """
     models = {
-        model.name: {"tokenizer": arm.label, "seed": model.contents.seed} for arm in result.arms for model in arm.lms
+        model.name: {"tokenizer": arm.label, "seed": _seed(model, place)}
+        for arm in result.arms
+        for place, model in enumerate(arm.lms)
     }
     try:
         content = read_json(path)

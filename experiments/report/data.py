@@ -13,6 +13,7 @@ from experiments.numbers import percent_change, signed
 from experiments.report import texts
 from experiments.report.labels import describe_phase1
 from experiments.stages.contamination import sentence
+from lm.evaluate.comparison import Comparison
 from lm.evaluate.deployment import training_flops
 from superbpe.inspection import history
 from tokenizer import Batch
@@ -54,6 +55,7 @@ def gather(
     return {
         "title": f"{' and '.join(labels) if len(labels) == 2 else f'{len(labels)} tokenizers'} compared",
         "demonstration": result.demonstration,
+        "trained_here": result.trained_here,
         "verdict": {
             "winner": winner.key if winner else None,
             "withheld": result.withheld,
@@ -105,7 +107,7 @@ def _answer(result: Findings) -> dict[str, Any] | None:
     measured = answer.lines(result)
     table = answer.table("", measured)
     lines = [
-        {**vars(line), **{name: at and at.summary() for name, at in vars(line).items() if name.startswith("at_")}}
+        {name: value.summary() if isinstance(value, Comparison) else value for name, value in vars(line).items()}
         for line in measured
     ]
     return {"columns": table.header, "rows": table.rows, "exchange": answer.exchange_sentences(result), "lines": lines}
@@ -151,13 +153,13 @@ def _tiles(result: Findings, parts: Sequence[Mapping[str, Any]]) -> list[dict[st
             "value": "withheld" if barred else f"{signed(result.shown.percent, 2)} %",
             "text": barred or f"bits per byte{of} on held-out text{spread}; lower is better",
         },
-        change(lambda arm: arm.lm.contents.summary.flops, f"training FLOPs{of}"),
+        *([change(lambda arm: arm.lm.contents.trained.flops, f"training FLOPs{of}")] if result.trained_here else []),
         change(lambda arm: arm.scores.cost.decode_flops_per_byte, f"inference FLOPs per byte{of}", scope),
     ]
 
 
 def _row(arm: ScoredArm, deployment: Deployment) -> dict[str, Any]:
-    tokenizer, model, scores = arm.tokenizer, arm.lm.contents.summary, arm.scores
+    tokenizer, scores = arm.tokenizer, arm.scores
     low, high = scores.bits_per_byte_interval or (None, None)
     return {
         "key": arm.key,
@@ -175,17 +177,23 @@ def _row(arm: ScoredArm, deployment: Deployment) -> dict[str, Any]:
         "low": low,
         "high": high,
         "evaluation": scores.save(),
+        **(_training(arm, deployment) if arm.trained_here else {}),
+        "parameters": arm.lm.contents.parameters[0],
+        "cost": dataclasses.asdict(scores.cost),
+    }
+
+
+def _training(arm: ScoredArm, deployment: Deployment) -> dict[str, Any]:
+    model = arm.lm.contents.trained
+    deployed = training_flops(deployment, vocab_size=arm.tokenizer.vocab_size, tokens=model.tokens, n_bytes=model.bytes)
+    return {
         "train_tokens": model.tokens,
         "train_bytes": model.bytes,
         "train_steps": model.steps,
         "train_flops": model.flops,
-        "deployed_flops": training_flops(
-            deployment, vocab_size=tokenizer.vocab_size, tokens=model.tokens, n_bytes=model.bytes
-        ),
+        "deployed_flops": deployed,
         "train_seconds": model.seconds,
-        "parameters": model.parameters_total,
         "context_tokens": round(model.context_tokens),
-        "cost": dataclasses.asdict(scores.cost),
     }
 
 

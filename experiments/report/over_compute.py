@@ -112,7 +112,7 @@ def study(
     def points(arm: ArmRuns, barred: str) -> Points:
         rungs = [[evaluation.only(eligibility.documents) for _, evaluation in budget] for budget in arm.budgets]
         tokens = rungs[0][0]
-        summaries = [[model.summary for model, _ in budget] for budget in arm.budgets]
+        summaries = [[model.trained for model, _ in budget] for budget in arm.budgets]
         proxy = [fmean(run.flops for run in budget) for budget in summaries]
         read = [(fmean(run.tokens for run in budget), fmean(run.bytes for run in budget)) for budget in summaries]
         flops = proxy
@@ -122,7 +122,7 @@ def study(
             name=arm.label,
             vocab_size=arm.vocab_size,
             flops=flops,
-            seeds=[model.seed for model, _ in arm.budgets[0]],
+            seeds=[place if model.seed is None else model.seed for place, (model, _) in enumerate(arm.budgets[0])],
             document_tokens=base.clustered(tokens.document_tokens).astype(np.int64),
             nats=np.array([[base.clustered(run.text_nats) for run in rung] for rung in rungs]).swapaxes(0, 1),
             barred=barred,
@@ -163,8 +163,8 @@ def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
 
 def _seed_seconds(arm: ArmRuns) -> float:
     """Time to train the models of one seed at all budgets, which may share a trunk."""
-    configs = [TrainConfig(**budget[0][0].summary.run["train"]) for budget in arm.budgets]
-    longest = fmean(model.summary.seconds for model, _ in arm.budgets[-1])
+    configs = [TrainConfig(**budget[0][0].trained.run["train"]) for budget in arm.budgets]
+    longest = fmean(model.trained.seconds for model, _ in arm.budgets[-1])
     return longest * trained_steps(configs) / configs[-1].steps
 
 

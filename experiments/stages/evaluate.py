@@ -10,28 +10,33 @@ from experiments.results import Scores
 from experiments.stages.heldout import groupings
 from experiments.stages.shards import open_shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
-from lm.evaluate.deployment import inference_cost
+from lm.evaluate.deployment import inference_cost, shape_of
 from lm.evaluate.distributed import load_and_evaluate
+from lm.evaluate.evaluation import evaluate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from experiments.results import HeldoutDocuments, TrainedModel
-    from experiments.runs import Run
     from experiments.stages.context import Context
     from experiments.stages.shards import EncodedArm
     from experiments.store.artifacts import Artifact
     from lm.evaluate.config import EvalConfig
+    from lm.evaluate.deployment import Deployment
+    from lm.evaluate.forward import ScorableModel
 
 
 def score(
     context: Context,
     settings: EvalConfig,
     device: str,
-    run: Run,
+    name: str,
     model: Artifact[TrainedModel],
     arm: EncodedArm,
     documents: Artifact[HeldoutDocuments],
+    *,
+    opened: Callable[[], tuple[ScorableModel, Deployment]] | None = None,
 ) -> Artifact[Scores]:
     """Score a model on the held-out documents.
 
@@ -39,10 +44,11 @@ def score(
         context: Context of the run.
         settings: How text is scored.
         device: Device of the model.
-        run: The run.
+        name: Name of the model as shown to the user.
         model: Its model.
         arm: Its tokenizer, and the held-out text that the tokenizer encoded.
         documents: Sources and scripts of the held-out documents.
+        opened: Loads a model from elsewhere, with its shape; None for a model that was trained here.
     """
     scoring = dataclasses.asdict(settings)
     if not settings.weights:
@@ -50,23 +56,23 @@ def score(
 
     def build(folder: Path) -> Scores:
         shards = open_shards(arm.heldout, arm)
-        transformer, evaluation = load_and_evaluate(
-            model.path,
-            shards,
-            arm.tokenizer.token_byte_lengths(),
-            settings,
-            device=device,
-            groups=groupings(documents, shards.document_bytes),
-            progress=context.reporter.progress,
-        )
+        lengths, progress = arm.tokenizer.token_byte_lengths(), context.reporter.progress
+        groups = groupings(documents, shards.document_bytes)
+        if opened is None:
+            transformer, evaluation = load_and_evaluate(
+                model.path, shards, lengths, settings, device=device, groups=groups, progress=progress
+            )
+            shape, rows = shape_of(transformer, settings.context_bytes), transformer.lm_head.weight.shape[0]
+        else:
+            scorable, shape = opened()
+            shape, rows = dataclasses.replace(shape, context_bytes=settings.context_bytes), scorable.vocab_size
+            evaluation = evaluate(scorable, shards, lengths, settings, groups=groups, progress=progress)
         evaluation.save(folder)
-        cost = inference_cost(
-            transformer, bytes_per_token=arm.heldout.contents.bytes_per_token, context_bytes=settings.context_bytes
-        )
+        cost = inference_cost(shape, vocab_size=rows, bytes_per_token=arm.heldout.contents.bytes_per_token)
         return Scores.load({**evaluation.summary(), "cost": cost})
 
     return context.make(
-        f"evaluate {run}",
+        f"evaluate {name}",
         Scores,
         "evaluation",
         config={**scoring, "version": FORMAT_VERSION},

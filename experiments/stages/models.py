@@ -92,7 +92,7 @@ def identity(model: ModelConfig, config: TrainConfig) -> dict[str, Any]:
 
 def exists(context: Context, model: ModelConfig, arm: EncodedArm, training: Training) -> bool:
     """Return whether a training is finished."""
-    inputs = {"shards": arm.training.hash}
+    inputs = {"shards": arm.trained_on.hash}
     name, _ = context.store.identify(training.kind, identity(model, training.config), inputs)
     return context.store.find(name, TrainedModel) is not None
 
@@ -137,7 +137,7 @@ def _train(
             TrainedModel,
             training.kind,
             config=identity(model, training.config),
-            inputs={"shards": arm.training.hash},
+            inputs={"shards": arm.trained_on.hash},
             build=build,
             resumable=True,
         )
@@ -147,7 +147,7 @@ def _train(
 
 def report(context: Context, training: Training, artifact: Artifact[TrainedModel]) -> None:
     """Report that a training is done."""
-    summary = artifact.contents.summary
+    summary = artifact.contents.trained
     what = (
         f"{si(summary.parameters_total)} parameters, {si(summary.parameters_non_embedding)} without embeddings; "
         f"{summary.steps:,} steps, {si(summary.bytes)}B of text in {si(summary.tokens)} tokens, "

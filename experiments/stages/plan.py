@@ -150,7 +150,7 @@ def plan_rung(
         tokens = share * per_step[name].tokens
         plans[name] = dataclasses.replace(config, tokens_per_step=None if by_rows else tokens)
         planned = measure(model, plans[name], arm, deployment)
-        budget.check_epochs(arm.training.contents.n_bytes, config.steps * planned.bytes)
+        budget.check_epochs(arm.trained_on.contents.n_bytes, config.steps * planned.bytes)
         amounts.append(config.steps * planned.of_mode(budget.mode))
     config.check_schedule()
     check(budget, amounts)

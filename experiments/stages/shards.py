@@ -33,21 +33,29 @@ class EncodedArm(ArmTokenizer):
     """The tokenizer of an arm with the text that it encoded.
 
     Attributes:
-        training: Shards of the training text.
+        training: Shards of the training text; None if the models were trained elsewhere.
         heldout: Shards of the held-out text.
     """
 
-    training: Artifact[ShardsFolder]
+    training: Artifact[ShardsFolder] | None
     heldout: Artifact[ShardsFolder]
 
     @classmethod
-    def of(cls, arm: ArmTokenizer, training: Artifact[ShardsFolder], heldout: Artifact[ShardsFolder]) -> EncodedArm:
+    def of(
+        cls, arm: ArmTokenizer, training: Artifact[ShardsFolder] | None, heldout: Artifact[ShardsFolder]
+    ) -> EncodedArm:
         """Add the encoded text to a tokenizer."""
         return cls(**vars(arm), training=training, heldout=heldout)
 
+    @property
+    def trained_on(self) -> Artifact[ShardsFolder]:
+        """Shards of the training text of models that are trained here."""
+        assert self.training is not None, "models from elsewhere are only scored"
+        return self.training
+
     def open_training(self) -> Shards:
         """Memory-map the shards of the training text."""
-        return open_shards(self.training, self)
+        return open_shards(self.trained_on, self)
 
 
 def encode(

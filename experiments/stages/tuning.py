@@ -216,7 +216,7 @@ def _run(context: Context, job: TuningJob, arm: EncodedArm, factor: float, docum
             "min_context_bytes": job.scoring.min_context_bytes,
             "version": FORMAT_VERSION,
         },
-        inputs={"shards": arm.training.hash},
+        inputs={"shards": arm.trained_on.hash},
         build=build,
         describe=lambda run: (
             "diverged" if run.bits_per_byte is None else f"{run.bits_per_byte:.4f} bits per byte of held-in text"

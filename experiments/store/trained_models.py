@@ -96,13 +96,7 @@ def open_model(
     if not (folder / MODEL).is_file():
         raise UserError(f"{folder} has no {MODEL}; name a language model's folder, such as artifacts/lm-0123456789ab")
     model = load_model(folder, device)
-    places = [folder, folder.resolve().parent / f"tokenizer-{model.tokenizer_sha256[:12]}"]
-    place = tokenizer or next((place for place in places if any((place / file).is_file() for file in _FILES)), None)
-    if place is None:
-        raise UserError(
-            f"the model's tokenizer is neither in {folder} nor at {places[1]}; keep a run's artifacts in one folder, "
-            "or put the tokenizer there"
-        )
+    place = tokenizer or tokenizer_place(folder, model.tokenizer_sha256)
     loaded = load_pretrained(place).tokenizer
     if loaded.sha256 != model.tokenizer_sha256:
         raise UserError(
@@ -110,6 +104,22 @@ def open_model(
             "that one"
         )
     return model, loaded
+
+
+def tokenizer_place(folder: Path, sha256: str) -> Path:
+    """Folder of the tokenizer of a model: the model's own, or the tokenizer's artifact in the same store.
+
+    Raises:
+        UserError: If there is none.
+    """
+    places = [folder, folder.resolve().parent / f"tokenizer-{sha256[:12]}"]
+    place = next((place for place in places if any((place / file).is_file() for file in _FILES)), None)
+    if place is None:
+        raise UserError(
+            f"the model's tokenizer is neither in {folder} nor at {places[1]}; keep a run's artifacts in one folder, "
+            "or put the tokenizer there"
+        )
+    return place
 
 
 def find_models(paths: Sequence[str | Path]) -> list[Artifact[Folder]]:

@@ -105,7 +105,7 @@ class Evaluation:
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
         document_tokens: int64[n_documents], text tokens of each.
         text_nats: float64[n_documents], loss of the text tokens of each.
-        eos_nats: float64[n_documents], loss of the `end_of_text` that ends each.
+        eos_nats: float64[n_documents], loss of the `end_of_text` that ends each; NaN if the model has none.
         changed: bool[n_documents], whether the tokens of a document decode to another text.
         token_counts: int64[vocab_size], number of times each id was a target, `end_of_text` included.
         limited_bytes: Bytes scored in windows that were limited by the number of positions.
@@ -229,7 +229,7 @@ class Evaluation:
             "bits_per_byte": self.bits_per_byte,
             "bits_per_byte_interval": None if interval is None else list(interval),
             "confidence": self.config.confidence,
-            "eos_nats_per_document": float(self.eos_nats.mean()),
+            "eos_nats_per_document": mean_or_none(self.eos_nats),
             "bytes_per_token": self.bytes_per_token,
             "n_documents": len(self.text_nats),
             "n_bytes": n_bytes,
@@ -256,7 +256,7 @@ class Evaluation:
                 "name": grouping.names[i],
                 "bits_per_byte": bits_per_byte(nats[i], sizes[i]),
                 "bytes_per_token": bytes_per_token(sizes[i], tokens[i]),
-                "eos_nats_per_document": eos[i] / documents[i],
+                "eos_nats_per_document": mean_or_none(eos[i] / documents[i]),
                 "n_bytes": int(sizes[i]),
                 "n_documents": int(documents[i]),
             }
@@ -305,6 +305,12 @@ class Evaluation:
         if len({len(array) for array in arrays.values()}) != 1:
             raise UserError(f"{folder} has a damaged evaluation; evaluate again")
         return cls(config=config, groups=groups, token_counts=counts, **arrays, **scalars)
+
+
+def mean_or_none(values: NDArray[np.float64]) -> float | None:
+    """The mean as a JSON-able number; None if a value is NaN."""
+    mean = float(np.mean(values))
+    return None if np.isnan(mean) else mean
 
 
 def _scale(kinds: Grouping, sizes: NDArray[np.float64], weights: Mapping[str, float]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lm.bits import bits
-from lm.evaluate.bits_per_byte import Evaluation
+from lm.evaluate.bits_per_byte import Evaluation, mean_or_none
 from lm.evaluate.significance import FEWEST_IN_STRATUM, Needed, Ratio, effective_number, family_level, pool, reaches
 from tokenizer.errors import UserError, counted
 
@@ -422,7 +422,7 @@ def aggregate(runs: Runs) -> dict[str, Any]:
         return summary
     return summary | {
         "bits_per_byte": float(np.mean(values)),
-        "eos_nats_per_document": float(np.mean([run.eos_nats.mean() for run in evaluations])),
+        "eos_nats_per_document": mean_or_none(np.array([run.eos_nats.mean() for run in evaluations])),
         "seeds": {"bits_per_byte": values, "standard_deviation": float(np.std(values, ddof=1))},
     }
 

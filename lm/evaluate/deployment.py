@@ -282,16 +282,10 @@ class Cost:
     kv_bytes_per_byte: float
 
 
-def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes: int) -> Cost:
-    """Inference cost of a model on text with this many bytes per token.
-
-    Args:
-        model: The model; only its shape matters. Padding rows of the head are included.
-        bytes_per_token: Bytes per token of held-out text.
-        context_bytes: Length of the context; use the same for all models of a comparison.
-    """
+def shape_of(model: Transformer, context_bytes: int) -> Deployment:
+    """The shape of one of our models."""
     config = model.config
-    served = Deployment(
+    return Deployment(
         n_layers=config.n_layers,
         hidden_size=config.hidden_size,
         n_heads=config.n_heads,
@@ -300,7 +294,17 @@ def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes:
         mlp_size=config.intermediate_size,
         context_bytes=context_bytes,
     )
-    cost = serving_cost(served, vocab_size=model.lm_head.weight.shape[0], tokens_per_byte=1 / bytes_per_token)
+
+
+def inference_cost(shape: Deployment, *, vocab_size: int, bytes_per_token: float) -> Cost:
+    """Inference cost of a model on text with this many bytes per token.
+
+    Args:
+        shape: Its shape, and the length of the context; use the same length for all models of a comparison.
+        vocab_size: Rows of the head, with its padding.
+        bytes_per_token: Bytes per token of held-out text.
+    """
+    cost = serving_cost(shape, vocab_size=vocab_size, tokens_per_byte=1 / bytes_per_token)
     return Cost(
         prefill_flops_per_byte=cost.prefill.flops_per_byte,
         decode_flops_per_byte=cost.decode.flops_per_byte,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.formats import carried
 
 if TYPE_CHECKING:
@@ -14,30 +14,44 @@ if TYPE_CHECKING:
 
     from tokenizer import Tokenizer
 
+ADAPTER = "adapter_config.json"
 
-def load(folder: Path) -> Any:
-    """Load the causal language model of a local folder. Code in it is never executed.
+
+def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device_map: str | None = None) -> Any:
+    """Load the causal language model of a local folder: weights in safetensors, or an adapter of PEFT, which is merged.
+
+    Args:
+        folder: The folder.
+        dtype: Number format of the weights; `auto` for that of the files.
+        remote_code: Whether to execute code that is in the folder.
+        device_map: As in `transformers`, such as `auto` to spread the model over GPUs with accelerate.
 
     Raises:
-        UserError: If there is no model, or it is damaged or incomplete.
+        UserError: If there is no model, or it is damaged or incomplete, or a package is missing.
     """
-    if not (folder / "config.json").is_file():
+    adapter = (folder / ADAPTER).is_file()
+    if not adapter and not (folder / "config.json").is_file():
         raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
     import transformers
     from safetensors import SafetensorError
 
+    options: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "trust_remote_code": remote_code}
+    if device_map is not None:
+        options["device_map"] = device_map
     transformers.utils.logging.disable_progress_bar()
     try:
+        if adapter:
+            with needs_extra(f"{folder} is an adapter: "):
+                from peft import AutoPeftModelForCausalLM
+            return AutoPeftModelForCausalLM.from_pretrained(str(folder), **options).merge_and_unload()
         model, info = transformers.AutoModelForCausalLM.from_pretrained(
-            str(folder),
-            dtype="auto",
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
+            str(folder), use_safetensors=True, output_loading_info=True, **options
         )
-    except (AssertionError, OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {error}") from error
+    except (AssertionError, ImportError, OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        if isinstance(error, UserError):
+            raise
+        why = shortened(" ".join(str(error).split()))
+        raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {why}") from error
     if info["missing_keys"]:
         raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
     return model

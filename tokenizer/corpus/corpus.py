@@ -69,7 +69,8 @@ class Corpus:
         paths: Any = config.paths  # types are not checked in user code
         if isinstance(paths, str):
             raise UserError(f"paths={shown(paths)!r} is one string; paths is a list: [{shown(paths)!r}]")
-        if [bool(paths), bool(config.sources), bool(config.dataset)].count(True) != 1:
+        n_given = [bool(paths), bool(config.sources), bool(config.dataset)].count(True)
+        if n_given > 1 or not (n_given or config.heldout_paths):
             raise UserError(
                 "a corpus needs either paths, sources or a dataset; set paths=[FILE,...], "
                 "sources={NAME: PATH:WEIGHT,...} or dataset=NAME"

@@ -78,7 +78,7 @@ def kind_of(file: File, kinds: Mapping[str, str]) -> str:
 
 def check_kinds(corpus: Corpus) -> None:
     """Raise a UserError if `kinds` names a path of which the corpus has no file."""
-    found = {kind_of(file, corpus.config.kinds) for file, _ in corpus.files}
+    found = {kind_of(file, corpus.config.kinds) for file, _ in [*corpus.files, *corpus.heldout_files]}
     for kind, path in corpus.config.kinds.items():
         if kind not in found:
             raise UserError(

@@ -85,7 +85,7 @@ def open_pretrained(
     given = {option: value for option, value in options.items() if value}
     is_name = name.startswith(PREFIX)
     if not is_name and (from_hub or (is_repository_id(name) and not path.exists())):
-        path, commit = _snapshot(name, revision, cache)
+        path, commit = snapshot(name, revision, cache)
     elif revision is not None:
         what = "an encoding of tiktoken" if is_name else "a path"
         raise UserError(f"revision={quoted(revision)} is for repositories, but {source} is {what}; leave it out")
@@ -132,13 +132,25 @@ def is_repository_id(source: str) -> bool:
     return _REPOSITORY.fullmatch(source) is not None and not file
 
 
-def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -> tuple[Path, str]:
-    """Folder and commit of the tokenizer files of a repository; `huggingface_hub` caches them, for use offline too."""
+def snapshot(
+    repository: str, revision: str | None, cache: Path | str | None = None, patterns: Sequence[str] = _DOWNLOADED
+) -> tuple[Path, str]:
+    """Folder and commit of files of a repository; `huggingface_hub` caches them, for use offline too.
+
+    Args:
+        repository: Id of the repository.
+        revision: Branch, tag or commit hash; None for the default branch.
+        cache: Folder for downloads; None for that of `huggingface_hub`.
+        patterns: Files to download, by default those of tokenizers.
+
+    Raises:
+        UserError: The repository cannot be downloaded and is not in the cache, or a package is missing.
+    """
     with needs_extra(f"{quoted(repository)} is not a local file or folder, and to download it: "):
         from huggingface_hub import errors, snapshot_download
     what = f"{repository}" + ("" if revision is None else f" at revision {revision}")
     try:
-        folder = snapshot_download(repository, revision=revision, cache_dir=cache, allow_patterns=list(_DOWNLOADED))
+        folder = snapshot_download(repository, revision=revision, cache_dir=cache, allow_patterns=list(patterns))
     except (errors.HfHubHTTPError, errors.HFValidationError, ValueError, OSError) as error:
         near = did_you_mean(repository, map(str, [*Path(repository).parent.glob("*"), *Path().glob("*")]))
         raise UserError(

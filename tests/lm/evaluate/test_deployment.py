@@ -18,6 +18,7 @@ from lm.evaluate.deployment import (
     inference_cost,
     relative_cost,
     serving_cost,
+    shape_of,
 )
 from lm.model.kv_cache import KVCache
 from lm.model.transformer import ModelConfig, Transformer
@@ -183,7 +184,7 @@ def test_counts_by_hand():
     made = model()
     layers, head = 2 * (4 * 32 * 32 + 3 * 32 * CONFIG.intermediate_size), 320 * 32
     # 60 bytes of context, 3 bytes per token: 20 tokens.
-    cost = inference_cost(made, bytes_per_token=3.0, context_bytes=60)
+    cost = inference_cost(shape_of(made, 60), vocab_size=made.lm_head.weight.shape[0], bytes_per_token=3.0)
     assert cost.prefill_flops_per_byte == pytest.approx((2 * layers * 20 + 2 * head + 2 * 2 * 32 * 20 * 21) / 60)
     assert cost.decode_flops_per_byte == pytest.approx((2 * (layers + head) + 4 * 2 * 32 * 20) / 3)
 
@@ -197,13 +198,13 @@ def test_decoding_flops_equal_the_count_of_torch():
         made(torch.arange(20)[None], cache=cache)
         with FlopCounterMode(display=False) as counter:
             made(torch.tensor([[20]]), cache=cache)
-    cost = inference_cost(made, bytes_per_token=1.0, context_bytes=21)
+    cost = inference_cost(shape_of(made, 21), vocab_size=made.lm_head.weight.shape[0], bytes_per_token=1.0)
     assert cost.decode_flops_per_byte == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 
 def test_the_cache_takes_the_stated_bytes():
     made = model()
     cache = KVCache(made, capacity=20)
-    cost = inference_cost(made, bytes_per_token=3.0, context_bytes=60)
+    cost = inference_cost(shape_of(made, 60), vocab_size=made.lm_head.weight.shape[0], bytes_per_token=3.0)
     fp32 = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
     assert cost.kv_bytes_per_byte * 60 == pytest.approx(fp32 / 2)

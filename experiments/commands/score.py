@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+__doc__ = """`superbpe score [ARM=]MODEL... TEXT...`: compare language models from anywhere on a text.
+
+MODEL is a folder or a repository (`ORG/NAME@REVISION`) with a causal language model of `transformers` in safetensors or
+an adapter of PEFT, or a model of the pipeline (`lm-*`). Repeating ARM gives its seeds. The first arm is the reference.
+`models.csv` instead of models has the columns arm, model, and optionally train_flops and train_bytes; with several
+budgets of each arm, they are compared over training compute. NAME=PATH of a TEXT names its kind.
+
+Every token is scored once, in contexts of equal bytes, in bits per byte of the original text. Models may have been
+trained on it: use text that none of them has seen. Writes `comparison.html`, `comparison.json` and `differences.csv`,
+and the scores of each model to `artifacts/`, so the same command goes on where it stopped.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.cli.arguments import Parser, add_text_settings, named, out_folder, whole
+from experiments.cli.console import finish
+from experiments.given_models import CONTEXT_BYTES, DTYPES, GivenModel, Loading, is_model, is_table, read_table
+from experiments.progress import Reporter
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from tokenizer import Corpus
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    options = Parser("score", __doc__)
+    add = options.add_argument
+    add("given", nargs="+", metavar="[ARM=]MODEL|TABLE|[KIND=]TEXT", help="models, or models.csv, and texts")
+    add("--text", nargs="+", default=[], metavar="[KIND=]PATH", help="more text, such as folders")
+    add("--out", type=Path, default=Path("score"), metavar="FOLDER", help="(score)")
+    add(
+        "--start", nargs="+", default=[], metavar="[ARM=]TOKEN",
+        help="token before the first one of a document (the one with which the tokenizer begins a text, or its end of "
+        "text)",
+    )  # fmt: skip
+    add("--context-bytes", type=whole(2), default=CONTEXT_BYTES, metavar="N", help="context of a token (%(default)s)")
+    add(
+        "--weights", nargs="+", default=[], metavar="KIND=SHARE", help="weights of the kinds in the total (their bytes)"
+    )
+    add("--batch-tokens", type=whole(1), default=8192, metavar="N", help="tokens of a forward pass (%(default)s)")
+    add("--device", default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
+    add("--dtype", choices=DTYPES, default="auto", help="weights (fp32 on a CPU, as in the files on a GPU)")
+    add("--trust-remote-code", action="store_true", help="execute code in the folders of models")
+    add("--artifacts", default="artifacts", metavar="FOLDER", help="where scores are kept (%(default)s)")
+    add_text_settings(options)
+    add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Score the models, write the page, and print the tables."""
+    models, texts = _divided(arguments.given)
+    texts += arguments.text
+    if not models:
+        raise UserError("no model given; name folders or repositories, or a table with the columns arm and model")
+    if not texts:
+        raise UserError("no text given; name files, or folders with --text")
+    corpus = _corpus(arguments, texts)
+    loading = Loading(arguments.device, arguments.dtype, arguments.trust_remote_code, dict(_named(arguments.start)))
+    weights = {}
+    for name, share in _named(arguments.weights):
+        try:
+            weights[name] = float(share)
+        except ValueError:
+            raise UserError(f"--weights {name}={share}: the weight is a number, as in english=0.6 code=0.4") from None
+    from experiments.given_models import default_settings, score_models
+
+    settings = default_settings(arguments.context_bytes, weights=weights, batch_tokens=arguments.batch_tokens)
+    reporter = Reporter()
+    with out_folder(arguments.out) as out:
+        found = score_models(
+            models, corpus, out, loading=loading, settings=settings, artifacts=arguments.artifacts, reporter=reporter
+        )
+    from experiments.findings.terminal import show_tables
+    from experiments.findings.verdict import conditions, detail, verdict
+
+    show_tables(reporter, "The text, models as given", found.result)
+    reporter.say(verdict(found.result), style="bold")
+    for line in [*detail(found.result).splitlines(), conditions(found.result)]:
+        reporter.say(line)
+    finish(*found.written, then=["compare", arguments.out])
+
+
+def _divided(given: Sequence[str]) -> tuple[list[GivenModel], list[str]]:
+    """The models and the texts."""
+    models, texts = list[GivenModel](), list[str]()
+    for entry in given:
+        name, place = named(entry)
+        if is_table(place):
+            models += read_table(Path(place))
+        elif is_model(place):
+            models.append(GivenModel(name or Path(place.partition("@")[0]).name, place))
+        else:
+            texts.append(entry)
+    return models, texts
+
+
+def _named(entries: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name or "", value) for name, value in map(named, entries)]
+
+
+def _corpus(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpus:
+    """The text, all of it held out; names of entries are kinds."""
+    from experiments.cli.arguments import open_text
+
+    places = [named(entry) for entry in entries]
+    kinds: dict[str, str] = {}
+    for name, place in places:
+        if name is not None and kinds.setdefault(name, place) != place:
+            raise UserError(f"two texts are called {name!r}; give both in one folder")
+    return open_text(
+        arguments, [], heldout_paths=[place for _, place in places], kinds=kinds, source_field=arguments.source_field
+    )

@@ -1,0 +1,495 @@
+"""Scores and compares causal language models that were trained elsewhere, as `superbpe score` does.
+
+Models go through the stages of the pipeline: the text is held out as a whole, every tokenizer encodes it once, and
+every model has an artifact with its evaluation. So the same call scores only what is new, and `compare` opens the
+result.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+
+from experiments.api import ComparedRuns, write_comparison
+from experiments.config import BudgetConfig, RunnerConfig
+from experiments.logging.tracking import Tracker
+from experiments.progress import Reporter, quiet
+from experiments.results import TokenizerFolder, TrainedModel
+from experiments.stages import heldout
+from experiments.stages.context import Context
+from experiments.stages.corpus import Text
+from experiments.stages.shards import EncodedArm, encode
+from experiments.stages.tokenizers import ArmTokenizer, keep
+from experiments.store import records
+from experiments.store.artifacts import Artifact, Store, artifact_at
+from experiments.store.trained_models import tokenizer_place
+from lm.data.sharding import ShardConfig
+from lm.evaluate.config import EvalConfig
+from tokenizer.durable import write_json
+from tokenizer.errors import UserError, counted, listed
+from tokenizer.external.load import load_pretrained
+from tokenizer.external.opening import is_repository_id, snapshot
+from tokenizer.files import digest, read_json, shown
+
+if TYPE_CHECKING:
+    from experiments.findings.compared import Findings, ScoredArm
+    from lm.evaluate.deployment import Deployment
+    from lm.evaluate.forward import ScorableModel
+    from lm.hf.scoring import Start
+    from tokenizer import Corpus
+    from tokenizer.external.load import Pretrained
+
+CONTEXT_BYTES = 4096
+"""Default context of a scored token: far more than most models need, and within the positions of most."""
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+_FILES = ("*.json", "*.safetensors", "*.model", "*.tiktoken", "*.txt", "*.jinja")
+_WEIGHTS = ".weights.json"
+_EQUAL = 0.01
+"""Relative difference of training budgets that count as equal."""
+
+
+@dataclass(frozen=True)
+class GivenModel:
+    """A model to score.
+
+    Attributes:
+        arm: Name of the arm; models of one arm and budget are its seeds.
+        model: Folder, or repository with an optional `@REVISION`: a causal language model of `transformers`, an adapter
+            of PEFT, or a model of the pipeline (`lm-*`).
+        train_flops: FLOPs of its training, if they are known.
+        train_bytes: Bytes of text that it was trained on, likewise.
+    """
+
+    arm: str
+    model: str
+    train_flops: float | None = None
+    train_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How models from elsewhere are loaded.
+
+    Attributes:
+        device: `auto`, `cpu`, `cuda`, or `all` to spread a model over all GPUs (needs accelerate).
+        dtype: Number format of the weights: `auto` for fp32 on a CPU, and for that of the files on a GPU.
+        remote_code: Whether to execute code in the folders of models.
+        starts: The token before the first one of a document, by arm, "" for all; see `lm.hf.scoring.start_of`.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    remote_code: bool = False
+    starts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def read_table(path: Path) -> list[GivenModel]:
+    """Read models from a CSV table: `arm`, `model`, and optionally `train_flops`, `train_bytes`.
+
+    Other columns are ignored. Paths are relative to the table.
+
+    Raises:
+        UserError: If a column is missing, or a value is wrong.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    models = []
+    for number, row in enumerate(rows, 2):
+        if not row.get("arm") or not row.get("model"):
+            raise UserError(f"{path}, line {number}: arm and model must not be empty")
+        amounts = {}
+        for name in ("train_flops", "train_bytes"):
+            try:
+                amounts[name] = float(row[name]) if row.get(name) else None
+            except ValueError:
+                raise UserError(f"{path}, line {number}: {name}={row[name]} is not a number") from None
+            if not 0 < (amounts[name] or 1) < float("inf"):
+                raise UserError(f"{path}, line {number}: {name}={row[name]} must be a positive number")
+        here = path.parent / row["model"]
+        models.append(GivenModel(row["arm"], str(here if here.exists() else row["model"]), **amounts))
+    if not models:
+        raise UserError(f"{path} names no model; write a line ARM,MODEL for each")
+    return models
+
+
+def is_table(path: str) -> bool:
+    """Whether a file is a table of models rather than text."""
+    if Path(path).suffix != ".csv" or not Path(path).is_file():
+        return False
+    with Path(path).open(newline="", encoding="utf-8", errors="replace") as file:
+        return {"arm", "model"} <= set(csv.DictReader(file).fieldnames or ())
+
+
+def is_model(path: str) -> bool:
+    """Whether the user names a model rather than a text: a folder with a model, or a repository."""
+    place = Path(path)
+    if place.exists():
+        return any((place / name).is_file() for name in ("config.json", "adapter_config.json", "manifest.json"))
+    return is_repository_id(path.partition("@")[0])
+
+
+class _Opened:
+    """A model whose weights are loaded when it is scored."""
+
+    def __init__(self, given: GivenModel, loading: Loading, cache: Path) -> None:
+        self.given, self._loading, self._cache = given, loading, cache
+        self.folder, self.revision = Path(given.model), None
+        self.own = artifact_at(self.folder, TrainedModel) if self.folder.exists() else None
+        if not self.folder.exists():
+            name, _, revision = given.model.partition("@")
+            patterns = (*_FILES, *["*.py"] * loading.remote_code)
+            self.folder, self.revision = snapshot(name, revision or None, None, patterns)
+        elif not is_model(given.model):
+            raise UserError(
+                f"{given.model} has no model: config.json is missing; name a folder that transformers wrote"
+            )
+
+    @cached_property
+    def tokenizer(self) -> Pretrained:
+        """The model's tokenizer. Without an end of text, the shards separate documents by the token before them."""
+        found = self._named
+        if found.tokenizer.end_of_text is not None:
+            return found
+        return load_pretrained(self.folder, end_of_text=self.start.token)
+
+    @cached_property
+    def _named(self) -> Pretrained:
+        """The tokenizer as it is."""
+        if self.own is None:
+            with warnings.catch_warnings():
+                # The token that it adds is `start`.
+                warnings.filterwarnings("ignore", ".*its post-processor")
+                return load_pretrained(self.folder)
+        return load_pretrained(tokenizer_place(self.own.path, self.own.contents.tokenizer))
+
+    @cached_property
+    def end_id(self) -> int | None:
+        """Id of the end of text, whose loss is reported; None if the tokenizer has none."""
+        return None if self._named.tokenizer.end_of_text is None else self._named.tokenizer.end_id
+
+    @cached_property
+    def start(self) -> Start:
+        """The token before the first one of a document."""
+        from lm.hf.scoring import Start, start_of
+
+        tokenizer, starts = self._named.tokenizer, self._loading.starts
+        if self.own is not None:
+            return Start(str(tokenizer.end_of_text), tokenizer.end_id, "ends every text")
+        return start_of(self.folder, tokenizer, starts.get(self.given.arm, starts.get("")))
+
+    def identity(self) -> dict[str, Any]:
+        """Everything besides the tokenizer that determines the losses."""
+        if self.own is not None:
+            return {"own": self.own.hash}
+        dtype = {} if self._loading.dtype == "auto" else {"dtype": self._loading.dtype}
+        where = self.revision or fingerprint(self.folder, self._cache)
+        return {"model": where, "start": [self.start.id, self.start.everywhere, self.end_id], **dtype}
+
+    @cached_property
+    def loaded(self) -> tuple[ScorableModel, Deployment, tuple[int, int]]:
+        """The model, its shape, and its parameters: in all, and without vocabulary tables."""
+        from lm.evaluate.deployment import shape_of
+        from lm.evaluate.forward import Forward
+        from lm.hf import pretrained, scoring
+        from lm.model.device import resolve_device
+        from lm.model.weights import load_model
+
+        loading = self._loading
+        if self.own is not None:
+            own = load_model(self.own.path, "cuda" if loading.device == "all" else loading.device)
+            sizes = own.n_parameters()
+            parameters = sizes["total"], sizes["non_embedding"]
+            return Forward(own.eval(), self.tokenizer.tokenizer.end_id), shape_of(own, CONTEXT_BYTES), parameters
+        spread = loading.device == "all"
+        device = resolve_device("cuda" if spread else loading.device)
+        dtype = loading.dtype if loading.dtype != "auto" or device.type == "cuda" else "float32"
+        model = pretrained.load(
+            self.folder, dtype=dtype, remote_code=loading.remote_code, device_map="auto" if spread else None
+        )
+        if not spread:
+            model.to(device)
+        shape, parameters = scoring.deployment_of(model, CONTEXT_BYTES), scoring.parameters_of(model)
+        return scoring.PretrainedModel(model, self.tokenizer.tokenizer, self.start, self.end_id), shape, parameters
+
+    def close(self) -> None:
+        """Free the memory of the weights."""
+        self.__dict__.pop("loaded", None)
+
+
+def fingerprint(folder: Path, cache: Path) -> str:
+    """XXH3 of the weights and configurations in a folder, remembered by path, size and time.
+
+    Args:
+        folder: Folder of a model.
+        cache: File that remembers hashes.
+    """
+    try:
+        known = read_json(cache)
+    except (OSError, ValueError):
+        known = {}
+    files = sorted([*folder.glob("*.safetensors"), *folder.glob("*config.json"), *folder.glob("*.py")])
+    found = {}
+    for file in files:
+        state = file.stat()
+        entry = known.get(str(file.resolve()))
+        if entry is None or entry[:2] != [state.st_size, state.st_mtime_ns]:
+            hashed = xxhash.xxh3_128()
+            with file.open("rb") as opened:
+                while block := opened.read(1 << 24):
+                    hashed.update(block)
+            entry = known[str(file.resolve())] = [state.st_size, state.st_mtime_ns, hashed.hexdigest()]
+        found[file.name] = entry[2]
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    write_json(cache, known)
+    return digest(found)
+
+
+def score_models(
+    models: Sequence[GivenModel],
+    text: Corpus,
+    out: Path,
+    *,
+    loading: Loading | None = None,
+    settings: EvalConfig | None = None,
+    deployment: Deployment | None = None,
+    tolerance: float = BudgetConfig.tolerance,
+    artifacts: str = "artifacts",
+    reporter: Reporter | None = None,
+) -> ComparedRuns:
+    """Score models on a text, and compare them with the first one.
+
+    The same call resumes after an interruption, and scores only models, texts and settings that are new.
+
+    Args:
+        models: The models. Those of one arm with equal budgets are its seeds, in order. The first arm is the reference.
+        text: The text; its held-out split is scored (`CorpusConfig.heldout_paths`).
+        out: Folder for the page, its numbers, and the record that `compare_runs` reads.
+        loading: How models are loaded.
+        settings: How text is scored; None for contexts of 4,096 bytes.
+        deployment: The model that will be deployed, for the page of several budgets; None for `dense-8b`.
+        tolerance: Accepted relative difference of training budgets.
+        artifacts: Folder where scores are kept.
+        reporter: Shows the progress; None to show nothing.
+
+    Raises:
+        UserError: A model or the text cannot be read, or seeds of an arm have different tokenizers.
+    """
+    shown_by = reporter or quiet()
+    store = Store.at(artifacts, progress=shown_by.progress, on_wait=lambda name: shown_by.say(f"waiting for {name}"))
+    out.mkdir(parents=True, exist_ok=True)
+    record = records.Record(str(out.resolve()), [], store=records.recorded_place(artifacts))
+    store.on_use = record.uses
+    record.save()
+    try:
+        with (
+            records.running(store, out),
+            warnings.catch_warnings(),
+            Tracker(out, "none", "", {}) as tracker,
+        ):
+            warnings.showwarning = lambda message, *_, **__: shown_by.say(f"warning: {message}", style="yellow")
+            context = Context(store, shown_by, tracker, RunnerConfig())
+            return _score(
+                context, record, models, text, out, loading or Loading(), settings or default_settings(), deployment,
+                tolerance,
+            )  # fmt: skip
+    except BaseException as error:
+        record.failed(error)
+        raise
+
+
+def default_settings(context_bytes: int = CONTEXT_BYTES, **settings: Any) -> EvalConfig:
+    """How text is scored: contexts of this many bytes, and at least a quarter of it where the document has that."""
+    return EvalConfig(context_bytes=context_bytes, min_context_bytes=context_bytes // 4, **settings)
+
+
+def _score(
+    context: Context,
+    record: records.Record,
+    models: Sequence[GivenModel],
+    corpus: Corpus,
+    out: Path,
+    loading: Loading,
+    settings: EvalConfig,
+    deployment: Deployment | None,
+    tolerance: float,
+) -> ComparedRuns:
+    rungs = _rungs(models)
+    text = Text(corpus, digest(corpus.identity()), [("text", listed(map(shown, corpus.config.places)))], None)
+    documents = heldout.describe(context, text)
+    heldout.check_weights(documents, settings.weights)
+    cache = context.store.root / _WEIGHTS
+    with context.reporter.stage("find the models"):
+        opened = {given: _Opened(given, loading, cache) for given in models}
+        tokenizers = {given: model.tokenizer.tokenizer.sha256 for given, model in opened.items()}
+    for given, sha256 in tokenizers.items():
+        other = next(one for one in models if one.arm == given.arm)
+        if tokenizers[other] != sha256:
+            raise UserError(
+                f"{given.model} and {other.model} are models of the arm {given.arm}, but have different tokenizers; "
+                "give each tokenizer its own arm"
+            )
+    with context.reporter.stage("load PyTorch"):
+        from experiments.findings import compared
+        from experiments.stages import evaluate
+        from experiments.stages.plan import DEFAULT_DEPLOYMENT
+
+    deployed = deployment or DEFAULT_DEPLOYMENT
+    encoded: dict[str, EncodedArm] = {}
+    of_arm = {name: [given for given in models if given.arm == name] for name in (given.arm for given in models)}
+    names = {
+        given: given.arm if len(of_arm[given.arm]) == 1 else f"{given.arm} {of_arm[given.arm].index(given) + 1}"
+        for given in models
+    }
+    for given, model in opened.items():
+        if given.arm not in encoded:
+            encoded[given.arm] = _encoded(context, text, given.arm, model)
+    scores = {}
+    for given, model in opened.items():
+        arm = encoded[given.arm]
+        artifact = _artifact(context, names[given], given, model)
+        scores[given] = artifact, evaluate.score(
+            context, settings, loading.device, names[given], artifact, arm, documents,
+            opened=lambda model=model: model.loaded[:2],
+        )  # fmt: skip
+        model.close()
+    results = []
+    for rung in rungs:
+        arms = [_arm(compared, encoded[name], given, opened, scores) for name, given in rung.items()]
+        results.append(_findings(compared.Findings, arms, rung, tolerance, deployed))
+    return _finished(context, record, results, text, deployed, tolerance, out)
+
+
+def _rungs(models: Sequence[GivenModel]) -> list[dict[str, list[GivenModel]]]:
+    """The models of each arm at each budget, smallest budget first."""
+    if len(set(models)) < len(models):
+        raise UserError("a model is named twice in one arm; seeds are different models")
+    arms: dict[str, dict[float, list[GivenModel]]] = {}
+    for given in models:
+        budget = given.train_flops or given.train_bytes or 0.0
+        arms.setdefault(given.arm, {}).setdefault(budget, []).append(given)
+    reference = next(iter(arms))
+    rungs = []
+    for name, budgets in arms.items():
+        if len(budgets) != len(arms[reference]):
+            raise UserError(
+                f"{name} has models of {counted(len(budgets), 'training budget')}, and {reference} of "
+                f"{len(arms[reference])}; give each arm the same budgets, or leave out train_flops and train_bytes"
+            )
+    for place in range(len(arms[reference])):
+        rung = {name: budgets[sorted(budgets)[place]] for name, budgets in arms.items()}
+        seeds = {name: len(given) for name, given in rung.items()}
+        if len(set(seeds.values())) > 1:
+            raise UserError(f"the arms have different numbers of models ({seeds}); seeds are compared in pairs")
+        rungs.append(rung)
+    return rungs
+
+
+def _encoded(context: Context, text: Text, name: str, model: _Opened) -> EncodedArm:
+    """The tokenizer of an arm with the text that it encodes."""
+    about = TokenizerFolder.load(model.tokenizer.about())
+    tokenizer = model.tokenizer.tokenizer
+    arm = ArmTokenizer(name, name, tokenizer, keep(context, tokenizer, {}, about))
+    return EncodedArm.of(arm, None, encode(context, ShardConfig(), text, arm, "heldout"))
+
+
+def _artifact(context: Context, name: str, given: GivenModel, model: _Opened) -> Artifact[TrainedModel]:
+    """The artifact of a model, which its scores refer to."""
+    sha256 = model.tokenizer.tokenizer.sha256
+
+    def build(_: Path) -> TrainedModel:
+        if model.own is not None:
+            return dataclasses.replace(model.own.contents, source=given.model)
+        return TrainedModel(
+            tokenizer=sha256, source=given.model, revision=model.revision, given_parameters=model.loaded[2]
+        )
+
+    return context.make(
+        f"model {name}",
+        TrainedModel,
+        "model",
+        config=model.identity(),
+        inputs={"tokenizer": sha256},
+        build=build,
+        describe=lambda _: given.model,
+    )
+
+
+def _arm(
+    compared: Any,
+    arm: EncodedArm,
+    given: Sequence[GivenModel],
+    opened: Mapping[GivenModel, _Opened],
+    scores: Mapping[GivenModel, tuple[Artifact[TrainedModel], Artifact[Any]]],
+) -> ScoredArm:
+    """An arm with its models at a budget."""
+    models, evaluations = zip(*(scores[one] for one in given), strict=True)
+    start = opened[given[0]].start
+    stated = {
+        name: fmean(getattr(one, name) for one in given)
+        for name in ("train_flops", "train_bytes")
+        if all(getattr(one, name) is not None for one in given)
+    }
+    settings = {"recipe": "given", "start": f"{start.token} ({start.why})", **stated}
+    found: ScoredArm = compared.scored(dataclasses.replace(arm, settings=settings), models, evaluations)
+    return found
+
+
+def _findings(
+    kind: type[Findings], arms: Sequence[ScoredArm], rung: Mapping[str, Any], tolerance: float, deployment: Deployment
+) -> Findings:
+    """Compare the arms; what their training has in common is what the table states, or the models record."""
+    amounts: dict[str, list[float]] = {"equal_bytes": [], "equal_flops": []}
+    for arm in arms:
+        for mode, name in (("equal_bytes", "train_bytes"), ("equal_flops", "train_flops")):
+            if arm.trained_here:
+                values = [getattr(model.contents.trained, name.removeprefix("train_")) for model in arm.lms]
+                amounts[mode].append(fmean(values))
+            elif name in arm.settings:
+                amounts[mode].append(arm.settings[name])
+    mode = next(
+        (
+            mode
+            for mode, values in amounts.items()
+            if len(values) == len(arms) and max(values) <= min(values) * (1 + tolerance)
+        ),
+        "",
+    )
+    arms = [dataclasses.replace(arm, settings=arm.settings | {"budget.mode": mode}) for arm in arms]
+    budget = BudgetConfig(mode=mode, tolerance=tolerance) if mode else None
+    return kind.of(arms, budget, deployment)
+
+
+def _finished(
+    context: Context,
+    record: records.Record,
+    results: Sequence[Findings],
+    text: Text,
+    deployment: Deployment,
+    tolerance: float,
+    out: Path,
+) -> ComparedRuns:
+    """Write the page and the record."""
+    from experiments.findings.compared import record as recorded
+    from experiments.report.artifact import provenance
+
+    rungs = [recorded(result) for result in results]
+    facts = [list(fact) for fact in text.facts]
+    facts += [[arm.label, model.contents.source or model.name] for arm in results[-1].arms for model in arm.lms]
+    written, numbers = write_comparison(
+        results[-1], deployment, out, command="", origin=provenance(results[-1], [], corpus=facts, config="")
+    )
+    if len(rungs) > 1:
+        from experiments.report import over_compute
+
+        over_compute.show(context, rungs, deployment, tolerance, out)
+    record.done(rungs, written[0])
+    return ComparedRuns(results[-1], [record], deployment, [], numbers, written)

@@ -1,0 +1,285 @@
+"""Causal language models of `transformers` as models that an evaluation can score."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lm.evaluate.deployment import Deployment
+from lm.evaluate.forward import LOGITS, ScorableModel, chunked_nats, product
+from tokenizer.errors import UserError, listed, quoted, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tokenizer.interface import TokenizerLike
+
+_ROWS_AT_A_TIME = 2**15
+"""Rows of a 16-bit head that a CPU converts to fp32 at a time."""
+_COMPARED = 64
+"""Positions whose losses are compared with those of the model's own logits."""
+_UNLIMITED = 2**20
+"""Positions of a model whose configuration names no limit."""
+_POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length", "context_length")
+
+
+class Start(NamedTuple):
+    """The token before the first one of a document.
+
+    Attributes:
+        token: Its string.
+        id: Its id.
+        why: Where it comes from.
+        everywhere: Whether every window begins with it: the tokenizer's own call begins every text with it, so the
+            model never saw text without it.
+    """
+
+    token: str
+    id: int
+    why: str
+    everywhere: bool = False
+
+
+def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -> Start:
+    """The token before the first one of a document.
+
+    It is the one that is given; else the one with which the tokenizer's own call begins a text; else its end of text;
+    else its `bos_token`.
+
+    Args:
+        folder: Folder with the files of the tokenizer, for `transformers`.
+        tokenizer: The tokenizer.
+        given: String of a token; None to find it.
+
+    Raises:
+        UserError: If there is none, or the given one is not a token.
+    """
+    if given is not None:
+        found = tokenizer.special_tokens.get(given, tokenizer.token_to_id(given))
+        if found is None:
+            raise UserError(
+                f"--start {quoted(given)} is not a token of {folder}; its special tokens are "
+                f"{listed(map(quoted, tokenizer.special_tokens)) or 'none'}"
+            )
+        return Start(given, found, "as given")
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    try:
+        own = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        with_specials, plain = (own("a", add_special_tokens=add)["input_ids"] for add in (True, False))
+    except Exception as error:  # any, in files that others wrote
+        raise UserError(
+            f"transformers cannot open the tokenizer of {folder}, so the token that precedes a document is unknown "
+            f"({shortened(error)}); name it with --start TOKEN"
+        ) from None
+    if with_specials and with_specials[0] != plain[0]:
+        return Start(own.convert_ids_to_tokens(with_specials[0]), with_specials[0], "begins every text", True)
+    if tokenizer.end_of_text is not None:
+        return Start(tokenizer.end_of_text, tokenizer.end_id, "ends every text")
+    if own.bos_token is not None:
+        return Start(own.bos_token, own.bos_token_id, "bos_token")
+    raise UserError(f"the tokenizer of {folder} has no token that begins or ends a text; name one with --start TOKEN")
+
+
+class PretrainedModel(ScorableModel):
+    """A causal language model of `transformers`.
+
+    The layers run once, and the head in chunks and in fp32. The model's own code computes the logits of a chunk, so
+    that scales and caps are as in the model. The first losses are compared with those of a whole forward pass; if they
+    differ, whole forward passes are made, one row at a time.
+
+    Args:
+        model: The model, with an output head of at least the ids of text of the tokenizer.
+        tokenizer: Its tokenizer.
+        start: The token before the first one of a document.
+        end_id: Id of the end of text; None if the model has none.
+
+    Attributes:
+        whole: Whether whole forward passes are made.
+
+    Raises:
+        UserError: If the model has too few rows.
+    """
+
+    def __init__(self, model: Any, tokenizer: TokenizerLike, start: Start, end_id: int | None) -> None:
+        self._model = model.eval()
+        self.tokenizer_sha256, self.vocab_size = tokenizer.sha256, tokenizer.vocab_size
+        self.start_id, self.starts_windows, self.end_id = start.id, start.everywhere, end_id
+        self.device = model.get_input_embeddings().weight.device
+        self.context_tokens = context_tokens(model.config)
+        rows = model.get_input_embeddings().weight.shape[0]
+        needed = max([start.id, *([] if end_id is None else [end_id]), *tokenizer.ordinary_ids().tolist()])
+        if rows <= needed:
+            raise UserError(
+                f"the model has {rows:,} rows, but its tokenizer has the id {needed:,}; name a folder with the model's "
+                "own tokenizer"
+            )
+        self._trunk = model.base_model
+        self._options = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
+        self._own_head = model.get_output_embeddings()
+        if isinstance(self._own_head, nn.Linear):
+            model.set_output_embeddings(_Head(self._own_head, self.vocab_size))
+        self.whole: bool | None = None
+
+    def nats(self, ids: Tensor, places: Tensor, targets: Tensor) -> Tensor:
+        """Loss of some targets."""
+        if self.whole is None:
+            self.whole = not self._agrees(ids[:1, :_COMPARED])
+        if self.whole:
+            return self._by_whole_passes(ids, places, targets)
+        hidden = self._hidden(ids).flatten(0, 1)
+        hidden = hidden.index_select(0, places.to(hidden.device))
+        return self._chunked(hidden, targets.to(hidden.device))
+
+    def _chunked(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return chunked_nats(self._head, hidden, targets, self.vocab_size, queued=hidden.is_cuda).to(self.device)
+
+    def _hidden(self, ids: Tensor) -> Tensor:
+        """Output of the layers."""
+        found: Tensor = self._trunk(input_ids=ids, **self._options)[0]
+        return found
+
+    def _head(self, hidden: Tensor) -> Tensor:
+        """Logits of hidden states, float32[n, vocab_size], by the model's own code."""
+        with _returning(self._trunk, hidden[None]):
+            return self._logits(torch.zeros((1, len(hidden)), dtype=torch.long, device=self.device))[0]
+
+    def _logits(self, ids: Tensor) -> Tensor:
+        """Logits of a forward pass."""
+        logits: Tensor = self._model(input_ids=ids, **self._options).logits
+        return logits[..., : self.vocab_size].float()
+
+    def _agrees(self, ids: Tensor) -> bool:
+        """Whether the layers with the head in chunks give the losses of a whole forward pass."""
+        targets = ids.roll(-1, 1)[0]
+        own = F.cross_entropy(self._logits(ids)[0], targets, reduction="none")
+        try:
+            found = self._chunked(self._hidden(ids)[0], targets)
+        except Exception:  # any, in code that others wrote
+            return False
+        rounding = 1e-4 if next(self._model.parameters()).dtype == torch.float32 else 0.05
+        return found.shape == own.shape and bool((found - own).abs().max() < rounding * (1 + own.abs().max()))
+
+    def _by_whole_passes(self, ids: Tensor, places: Tensor, targets: Tensor) -> Tensor:
+        """Loss of some targets by whole forward passes of one row each."""
+        width = ids.shape[1]
+        nats = torch.empty(len(targets), device=self.device)
+        for row in range(len(ids)):
+            chosen = (places // width == row).nonzero()[:, 0]
+            own = places[chosen] - row * width
+            logits = self._logits(ids[row : row + 1, : int(own.max()) + 1])[0] if len(chosen) else None
+            for part in torch.split(chosen, max(1, LOGITS // self.vocab_size)) if logits is not None else ():
+                assert logits is not None
+                nats[part] = F.cross_entropy(logits[places[part] - row * width], targets[part], reduction="none")
+        return nats
+
+
+class _Head(nn.Module):
+    """An output head whose logits are in fp32 whatever its weights, for the first ids only."""
+
+    def __init__(self, head: nn.Linear, vocab_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(head.weight[:vocab_size], requires_grad=False)
+        self.bias = None if head.bias is None else nn.Parameter(head.bias[:vocab_size], requires_grad=False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        hidden = hidden.to(self.weight.device)
+        bias = None if self.bias is None else self.bias.float()
+        if self.weight.dtype == torch.float32:
+            return F.linear(hidden.float(), self.weight, bias)
+        flat = hidden.flatten(0, -2)
+        if hidden.is_cuda:
+            logits = product(flat.to(self.weight.dtype), self.weight)
+        else:
+            logits = torch.cat([product(flat, part) for part in torch.split(self.weight, _ROWS_AT_A_TIME)], 1)
+        return (logits if bias is None else logits + bias).unflatten(0, hidden.shape[:-1])
+
+
+class _Output:
+    """Output of a model's layers that has only hidden states."""
+
+    def __init__(self, hidden: Tensor) -> None:
+        self.last_hidden_state = hidden
+
+    def __getitem__(self, place: int) -> Tensor | None:
+        return None if place else self.last_hidden_state
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+@contextmanager
+def _returning(trunk: nn.Module, hidden: Tensor) -> Iterator[None]:
+    """Let the layers return given hidden states in the block."""
+    before = trunk.__dict__.get("forward")
+    trunk.forward = lambda *_, **__: _Output(hidden)
+    try:
+        yield
+    finally:
+        if before is None:
+            del trunk.forward
+        else:
+            trunk.forward = before
+
+
+def context_tokens(config: Any) -> int:
+    """Number of positions that a model was trained for."""
+    text = config.get_text_config()
+    limits = [getattr(text, name, None) for name in _POSITIONS]
+    return next((limit for limit in limits if isinstance(limit, int) and limit > 0), _UNLIMITED)
+
+
+def deployment_of(model: Any, context_bytes: int) -> Deployment:
+    """Shape of a model, for the price of serving it.
+
+    Other layers than attention are priced as attention with the heads of the configuration. A model whose configuration
+    does not have the usual entries is priced by its number of weights.
+    """
+    config, table = model.config.get_text_config(), model.get_input_embeddings().weight
+    weights = dict(model.named_parameters())
+
+    def first(*names: str) -> int:
+        found = (getattr(config, name, None) for name in names)
+        return next((value for value in found if isinstance(value, int) and value > 0), 0)
+
+    hidden, layers, heads = table.shape[1], first("num_hidden_layers"), first("num_attention_heads") or 1
+    experts = first("num_local_experts", "num_experts", "n_routed_experts")
+    mlp_size = first(*["moe_intermediate_size"] * bool(experts), "intermediate_size", "n_inner", "ffn_dim")
+    try:
+        return Deployment(
+            n_layers=layers,
+            hidden_size=hidden,
+            n_heads=heads,
+            n_kv_heads=first("num_key_value_heads") or heads,
+            head_dim=first("head_dim") or hidden // heads,
+            mlp="gated" if any("gate_" in name or ".w1." in name for name in weights) else "plain",
+            mlp_size=mlp_size or 4 * hidden,
+            n_experts=experts,
+            active_experts=first("num_experts_per_tok") if experts else 0,
+            shared_experts=first("n_shared_experts") if experts else 1,
+            context_bytes=context_bytes,
+        )
+    except UserError:  # zero layers, for instance
+        inner = sum(weight.numel() for weight in weights.values() if weight.shape[:1] != table.shape[:1])
+        size = max(1, inner // (2 * hidden))
+        return Deployment(
+            n_layers=1, hidden_size=hidden, n_heads=1, n_kv_heads=1, head_dim=1, mlp="plain", mlp_size=size,
+            context_bytes=context_bytes,
+        )  # fmt: skip
+
+
+def parameters_of(model: Any) -> tuple[int, int]:
+    """Number of parameters of a model: in all, and without the embedding and an untied output head."""
+    total: int = model.num_parameters()
+    tables = {weight.data_ptr(): weight.numel() for weight in (model.get_input_embeddings().weight,)}
+    head = model.get_output_embeddings()
+    if head is not None:
+        tables[head.weight.data_ptr()] = head.weight.numel()
+    return total, total - sum(tables.values())
