@@ -220,6 +220,10 @@ class _Opened:
         shape, parameters = scoring.deployment_of(model, CONTEXT_BYTES), scoring.parameters_of(model)
         return scoring.PretrainedModel(model, self.tokenizer.tokenizer, self.start, self.end_id), shape, parameters
 
+    def open(self) -> tuple[ScorableModel, Deployment]:
+        """Load the model; also its shape."""
+        return self.loaded[:2]
+
     def close(self) -> None:
         """Free the memory of the weights."""
         self.__dict__.pop("loaded", None)
@@ -358,7 +362,7 @@ def _score(
         artifact = _artifact(context, names[given], given, model)
         scores[given] = artifact, evaluate.score(
             context, settings, loading.device, names[given], artifact, arm, documents,
-            opened=lambda model=model: model.loaded[:2],
+            opened=model.open,
         )  # fmt: skip
         model.close()
     results = []

@@ -101,7 +101,11 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     for text in detail(found.result).splitlines():
         reporter.say(text)
     then = Step(**found.numbers["next"]).follow(reporter) if found.numbers["next"] else []
-    several = [run.folder for run in found.runs if run.results is not None and len(run.results.arms) > 1]
+    several = (
+        []
+        if not found.result.trained_here
+        else [run.folder for run in found.runs if run.results is not None and len(run.results.arms) > 1]
+    )
     then = then or (["compare", several[0], "--perturb"] if several else [])
     _finish(reporter, found.notes, *found.written, then=then)
 

@@ -48,6 +48,8 @@ def measure(result: Findings, out: Path, reporter: Reporter, *, documents: int) 
         reporter: Shows the progress.
         documents: Maximum number of documents.
     """
+    if not result.trained_here:
+        raise UserError("perturbed text is scored with models of the pipeline; these were trained elsewhere")
     with reporter.stage("robustness"):
         chosen, texts = draw(result, documents)
         jobs = [(version, arm) for version in perturb(texts) for arm in result.arms]

@@ -294,8 +294,8 @@ def conditions(result: Findings) -> str:
     if not result.trained_here:
         starts = _listed([f"{arm.label} {arm.settings['start']}" for arm in result.arms], most=len(result.arms))
         return (
-            "What the models have in common is not known here, nor whether they were trained on this text. The token "
-            f"before each document: {starts}."
+            f"{'Training budgets are as stated' if _mode(result) else 'What the models have in common is not known here'}"
+            f"; whether they were trained on this text is unknown. The token before each document: {starts}."
         )
     models = [arm.lm.contents.trained for arm in result.arms]
 

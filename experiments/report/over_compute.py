@@ -60,6 +60,8 @@ class ArmRuns(NamedTuple):
         superwords: Whether its tokenizer has superwords.
         tuning: The choice of its learning rates; None if they were not tuned.
         luck: Its recipe on halves of the training text; None if that was not measured.
+        stated: For every budget, what is stated of the training of models from elsewhere: `train_flops` and, if it is
+            known, `train_bytes`.
     """
 
     label: str
@@ -69,6 +71,7 @@ class ArmRuns(NamedTuple):
     superwords: bool = False
     tuning: Tuning | None = None
     luck: Luck | None = None
+    stated: Sequence[Mapping[str, float]] = ()
 
 
 class Assumptions(NamedTuple):
@@ -112,11 +115,9 @@ def study(
     def points(arm: ArmRuns, barred: str) -> Points:
         rungs = [[evaluation.only(eligibility.documents) for _, evaluation in budget] for budget in arm.budgets]
         tokens = rungs[0][0]
-        summaries = [[model.trained for model, _ in budget] for budget in arm.budgets]
-        proxy = [fmean(run.flops for run in budget) for budget in summaries]
-        read = [(fmean(run.tokens for run in budget), fmean(run.bytes for run in budget)) for budget in summaries]
+        proxy, read = _spent(arm, tokens.bytes_per_token)
         flops = proxy
-        if equal_at is not None:
+        if equal_at is not None and read is not None:
             flops = [training_flops(equal_at, vocab_size=arm.vocab_size, tokens=t, n_bytes=b) for t, b in read]
         return Points(
             name=arm.label,
@@ -148,6 +149,19 @@ def study(
     return compared, " ".join(filter(None, [eligibility.note, priced]))
 
 
+def _spent(arm: ArmRuns, bytes_per_token: float) -> tuple[list[float], list[tuple[float, float]] | None]:
+    """Training FLOPs of each budget, and the tokens and bytes that its models read; None if these are unknown."""
+    if arm.stated:
+        flops = [stated["train_flops"] for stated in arm.stated]
+        read = [stated["train_bytes"] for stated in arm.stated if "train_bytes" in stated]
+        return flops, [(size / bytes_per_token, size) for size in read] if len(read) == len(flops) else None
+    budgets = [[model.trained for model, _ in budget] for budget in arm.budgets]
+    return (
+        [fmean(run.flops for run in budget) for budget in budgets],
+        [(fmean(run.tokens for run in budget), fmean(run.bytes for run in budget)) for budget in budgets],
+    )
+
+
 def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
     """Bytes and source of every unit of sampling, and which unit that is."""
     cluster = evaluation.cluster()[0]
@@ -162,7 +176,9 @@ def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
 
 
 def _seed_seconds(arm: ArmRuns) -> float:
-    """Time to train the models of one seed at all budgets, which may share a trunk."""
+    """Time to train the models of one seed at all budgets, which may share a trunk; 0 if that is unknown."""
+    if any(model.summary is None for budget in arm.budgets for model, _ in budget):
+        return 0.0
     configs = [TrainConfig(**budget[0][0].trained.run["train"]) for budget in arm.budgets]
     longest = fmean(model.trained.seconds for model, _ in arm.budgets[-1])
     return longest * trained_steps(configs) / configs[-1].steps
@@ -181,7 +197,12 @@ def _stored(rungs: Sequence[ComparisonRecord], store: Store) -> list[ArmRuns]:
         (tokenizer,) = store.open_all([arm.tokenizer], Folder)
         superwords = len(load_saved(tokenizer.path).superword_ids()) > 0
         trained = arm.training is not None
-        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, trained, superwords, arm.tuning, arm.luck))
+        stated = [rung.arms[place].settings for rung in rungs if "train_flops" in rung.arms[place].settings]
+        known = all(model.summary is not None for budget in budgets for model, _ in budget)
+        if not known and len(stated) < len(rungs):
+            raise UserError(f"the training compute of {arm.label} is unknown; add the column train_flops to the table")
+        more = (trained, superwords, arm.tuning, arm.luck, [] if known else stated)
+        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, *more))
     return arms
 
 

@@ -150,7 +150,7 @@ def _train(
         context, model, arm, list(plans), plans, lambda at, row: beat(before[at.run] + row["bytes_seen"])
     )
     for run, artifact in trained.items():
-        evaluate.score(context, scoring, plans[run].device, run, artifact, arm, documents)
+        evaluate.score(context, scoring, plans[run].device, str(run), artifact, arm, documents)
     return {artifact.name: artifact.fresh for artifact in trained.values()}
 
 

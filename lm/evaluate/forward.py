@@ -153,8 +153,8 @@ class LogitsModel(ScorableModel):
         self._function = function
         self.tokenizer_sha256, self.vocab_size = tokenizer.sha256, tokenizer.vocab_size
         self.device, self.context_tokens = torch.device(device), context_tokens
-        self.end_id = None if tokenizer.end_of_text is None else tokenizer.end_id
-        self.start_id, self.starts_windows = tokenizer.end_id if start_id is None else start_id, starts_windows
+        self.end_id = tokenizer.end_id
+        self.start_id, self.starts_windows = self.end_id if start_id is None else start_id, starts_windows
 
     def nats(self, ids: Tensor, places: Tensor, targets: Tensor) -> Tensor:
         """Loss of some targets."""

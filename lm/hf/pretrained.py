@@ -42,7 +42,7 @@ def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device
     try:
         if adapter:
             with needs_extra(f"{folder} is an adapter: "):
-                from peft import AutoPeftModelForCausalLM
+                from peft import AutoPeftModelForCausalLM  # type: ignore[import-not-found]
             return AutoPeftModelForCausalLM.from_pretrained(str(folder), **options).merge_and_unload()
         model, info = transformers.AutoModelForCausalLM.from_pretrained(
             str(folder), use_safetensors=True, output_loading_info=True, **options

@@ -173,10 +173,11 @@ class PretrainedModel(ScorableModel):
         nats = torch.empty(len(targets), device=self.device)
         for row in range(len(ids)):
             chosen = (places // width == row).nonzero()[:, 0]
+            if not len(chosen):
+                continue
             own = places[chosen] - row * width
-            logits = self._logits(ids[row : row + 1, : int(own.max()) + 1])[0] if len(chosen) else None
-            for part in torch.split(chosen, max(1, LOGITS // self.vocab_size)) if logits is not None else ():
-                assert logits is not None
+            logits = self._logits(ids[row : row + 1, : int(own.max()) + 1])[0]
+            for part in torch.split(chosen, max(1, LOGITS // self.vocab_size)):
                 nats[part] = F.cross_entropy(logits[places[part] - row * width], targets[part], reduction="none")
         return nats
 
@@ -186,20 +187,21 @@ class _Head(nn.Module):
 
     def __init__(self, head: nn.Linear, vocab_size: int) -> None:
         super().__init__()
+        bias: Tensor | None = head.bias
         self.weight = nn.Parameter(head.weight[:vocab_size], requires_grad=False)
-        self.bias = None if head.bias is None else nn.Parameter(head.bias[:vocab_size], requires_grad=False)
+        self.bias = None if bias is None else nn.Parameter(bias[:vocab_size], requires_grad=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
         hidden = hidden.to(self.weight.device)
-        bias = None if self.bias is None else self.bias.float()
         if self.weight.dtype == torch.float32:
-            return F.linear(hidden.float(), self.weight, bias)
+            return F.linear(hidden.float(), self.weight, self.bias)
         flat = hidden.flatten(0, -2)
         if hidden.is_cuda:
             logits = product(flat.to(self.weight.dtype), self.weight)
         else:
             logits = torch.cat([product(flat, part) for part in torch.split(self.weight, _ROWS_AT_A_TIME)], 1)
-        return (logits if bias is None else logits + bias).unflatten(0, hidden.shape[:-1])
+        logits = logits.view(*hidden.shape[:-1], -1)
+        return logits if self.bias is None else logits + self.bias.float()
 
 
 class _Output:
