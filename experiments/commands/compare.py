@@ -13,6 +13,9 @@ With settings of the model that will be deployed (deployment=dense-70b, deployme
 page: a row for each arm, seed and budget, with the columns arm,seed,flops,vocab_size,tokens_per_byte and the bits per
 byte of each source (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
 
+A CSV or Parquet table of losses, with the columns arm, document, bytes, nats and optionally seed, source, kind and
+tokens, compares models that were scored elsewhere: a row for each arm, seed and document.
+
 With --perturb, it scores the run's models on held-out text with typing errors, another case, other spaces and more, in
 `robustness.json`.
 """
@@ -56,15 +59,23 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"{settings[0]} is for a ladder of budgets, and --perturb for the largest; give one of them")
     if not runs:
         raise UserError("name folders of runs or sweeps, as in: superbpe compare outputs/")
-    table = runs[0].suffix == ".csv"
-    if table and arguments.perturb:
+    losses = _has_losses(runs[0])
+    table = runs[0].suffix == ".csv" and not losses
+    if (table or losses) and arguments.perturb:
         raise UserError(f"{runs[0]} has no models to score on perturbed text; name the folder of a run")
-    if (settings or arguments.perturb or table) and len(runs) > 1:
+    if losses and settings:
+        raise UserError(f"{settings[0]} is for a ladder of budgets, and {runs[0]} is a table of losses; leave it out")
+    if (settings or arguments.perturb or table or losses) and len(runs) > 1:
         raise UserError(f"name one run, not {len(runs)}: {', '.join(map(str, runs))}")
-    if table and not runs[0].is_file():
-        raise UserError(f"{runs[0]} does not exist; name a CSV table of points, or the folder of a run")
+    if (table or losses) and not runs[0].is_file():
+        raise UserError(f"{runs[0]} does not exist; name a table of points or of losses, or the folder of a run")
     folder = "ladder" if table or settings else "robustness" if arguments.perturb else "comparison"
     with out_folder(arguments.out or Path(folder)) as out:
+        if losses:
+            from experiments.given_losses import compare_losses
+
+            finish(*compare_losses(runs[0], out, Reporter()), then=[])
+            return
         if not (table or settings):
             _compare(arguments, runs, out)
             return
@@ -79,6 +90,14 @@ def run(arguments: argparse.Namespace) -> None:
         elif step := over_compute.reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=tolerance):
             then = step.follow(Reporter()) or then
         finish(out / over_compute.PAGE, out / over_compute.NUMBERS, then=then)
+
+
+def _has_losses(path: Path) -> bool:
+    """Whether a file is a table of losses: Parquet, or CSV with its columns."""
+    if path.suffix != ".csv" or not path.is_file():
+        return path.suffix == ".parquet"
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return {"document", "nats"} <= {name.strip().strip('"') for name in file.readline().split(",")}
 
 
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:

@@ -293,9 +293,9 @@ def conditions(result: Findings) -> str:
     """A sentence about what the models had in common, measured on the actual runs."""
     if not result.trained_here:
         starts = _listed([f"{arm.label} {arm.settings['start']}" for arm in result.arms], most=len(result.arms))
+        budgets = "Training budgets are as stated" if _mode(result) else "What the models have in common is unknown"
         return (
-            f"{'Training budgets are as stated' if _mode(result) else 'What the models have in common is not known here'}"
-            f"; whether they were trained on this text is unknown. The token before each document: {starts}."
+            f"{budgets}; whether they were trained on this text is unknown. The token before each document: {starts}."
         )
     models = [arm.lm.contents.trained for arm in result.arms]
 

@@ -39,8 +39,8 @@ def evaluate_texts(
     """Score documents with a model from anywhere; `lm.evaluate.comparison.compare` takes the results.
 
     Args:
-        model: A function from ids, int64[batch, seq_len] (a Torch tensor), to logits, float[batch, seq_len, rows] (Torch
-            or NumPy), such as `lambda ids: hf_model(ids).logits`; or one of our models, or a `ScorableModel`.
+        model: A function from ids, int64[batch, seq_len] (Torch), to logits, float[batch, seq_len, rows] (Torch or NumPy),
+            such as `lambda ids: hf_model(ids).logits`; or one of our models, or a `ScorableModel`.
         tokenizer: Its tokenizer, such as `load_pretrained(FOLDER).tokenizer`, which names an end of text.
         documents: The texts.
         sources: Source of each document; documents of one source are not independent. None if all are independent.
@@ -60,24 +60,26 @@ def evaluate_texts(
 
     if not documents:
         raise UserError("documents is empty; give at least one text")
-    for name, groups in (("sources", sources), ("kinds", kinds)):
-        if groups is not None and len(groups) != len(documents):
-            raise UserError(f"{name} has {len(groups)} entries for {len(documents)} documents; give one for each")
+    for name, given in (("sources", sources), ("kinds", kinds)):
+        if given is not None and len(given) != len(documents):
+            raise UserError(f"{name} has {len(given)} entries for {len(documents)} documents; give one for each")
     if not isinstance(model, ScorableModel) and not hasattr(model, "hidden"):
         if context_tokens is None:
             raise UserError("a function needs context_tokens, the number of positions that its model was trained for")
         start_id = None if start is None else tokenizer.special_tokens.get(start, tokenizer.token_to_id(start))
         if start is not None and start_id is None:
             raise UserError(f"start={start!r} is not a token of {tokenizer!r}")
-        model = LogitsModel(
+        scorable: Transformer | ScorableModel = LogitsModel(
             model, tokenizer, context_tokens=context_tokens, start_id=start_id, starts_windows=starts_windows
         )  # fmt: skip
+    else:
+        scorable = model  # type: ignore[assignment]
     with temporary_folder(None) as place:
         write_shards(place / "shards", tokenizer, [Batch.from_texts(list(documents))])
         shards = Shards.open(place / "shards", tokenizer, verify="never")
         groups = {name: grouped(given) for name, given in ((SOURCE, sources), (KIND, kinds)) if given is not None}
         return evaluate(
-            model, shards, tokenizer.token_byte_lengths(), config or EvalConfig(), groups=groups, progress=progress
+            scorable, shards, tokenizer.token_byte_lengths(), config or EvalConfig(), groups=groups, progress=progress
         )
 
 
