@@ -179,11 +179,11 @@ class _Opened:
     @cached_property
     def start(self) -> Start:
         """The token before the first one of a document."""
-        from lm.hf.scoring import Start, start_of
+        from lm.hf.scoring import ENDS, Start, start_of
 
         tokenizer, starts = self._named.tokenizer, self._loading.starts
         if self.own is not None:
-            return Start(str(tokenizer.end_of_text), tokenizer.end_id, "ends every text")
+            return Start(str(tokenizer.end_of_text), tokenizer.end_id, ENDS)
         return start_of(self.folder, tokenizer, starts.get(self.given.arm, starts.get("")))
 
     def identity(self) -> dict[str, Any]:

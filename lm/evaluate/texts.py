@@ -39,8 +39,8 @@ def evaluate_texts(
     """Score documents with a model from anywhere; `lm.evaluate.comparison.compare` takes the results.
 
     Args:
-        model: A function from ids, int64[batch, seq_len] (Torch), to logits, float[batch, seq_len, rows] (Torch or NumPy),
-            such as `lambda ids: hf_model(ids).logits`; or one of our models, or a `ScorableModel`.
+        model: A function from ids, int64[batch, seq_len], to logits, float[batch, seq_len, rows] (Torch or
+            NumPy), such as `lambda ids: hf_model(ids).logits`; or one of our models, or a `ScorableModel`.
         tokenizer: Its tokenizer, such as `load_pretrained(FOLDER).tokenizer`, which names an end of text.
         documents: The texts.
         sources: Source of each document; documents of one source are not independent. None if all are independent.

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lm.evaluate.deployment import Deployment
 from lm.evaluate.forward import LOGITS, ScorableModel, chunked_nats, product
 from tokenizer.errors import UserError, listed, quoted, shortened
+from tokenizer.formats.folder import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,7 @@ _COMPARED = 64
 """Positions whose losses are compared with those of the model's own logits."""
 _UNLIMITED = 2**20
 """Positions of a model whose configuration names no limit."""
+ENDS = "ends every text"
 _POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length", "context_length")
 
 
@@ -68,6 +70,8 @@ def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -
                 f"{listed(map(quoted, tokenizer.special_tokens)) or 'none'}"
             )
         return Start(given, found, "as given")
+    if (folder / FILE).is_file():  # our own format, which adds nothing to a text
+        return Start(str(tokenizer.end_of_text), tokenizer.end_id, ENDS)
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
@@ -82,7 +86,7 @@ def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -
     if with_specials and with_specials[0] != plain[0]:
         return Start(own.convert_ids_to_tokens(with_specials[0]), with_specials[0], "begins every text", True)
     if tokenizer.end_of_text is not None:
-        return Start(tokenizer.end_of_text, tokenizer.end_id, "ends every text")
+        return Start(tokenizer.end_of_text, tokenizer.end_id, ENDS)
     if own.bos_token is not None:
         return Start(own.bos_token, own.bos_token_id, "bos_token")
     raise UserError(f"the tokenizer of {folder} has no token that begins or ends a text; name one with --start TOKEN")
