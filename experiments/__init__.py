@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from experiments.api import run_pipeline as run_pipeline
     from experiments.fertility.choice import choose_tokenizers as choose_tokenizers
     from experiments.fertility.fertility import measure_fertility as measure_fertility
+    from experiments.given_models import score_models as score_models
 
 # How long waiting threads (GNU OpenMP) spin before they sleep; it must be set before Torch is imported. With the
 # default, another busy process can stall a training step for seconds. This low value costs nothing on an idle machine,
@@ -27,6 +28,7 @@ _MODULES = {
     "inspect_vocabulary": "api",
     "measure_fertility": "fertility.fertility",
     "run_pipeline": "api",
+    "score_models": "given_models",
 }
 __all__ = [*_MODULES]
 
