@@ -21,6 +21,7 @@ import xxhash
 
 from experiments.api import ComparedRuns, write_comparison
 from experiments.config import BudgetConfig, RunnerConfig
+from experiments.findings.next_step import FROM_ELSEWHERE
 from experiments.logging.tracking import Tracker
 from experiments.progress import Reporter, quiet
 from experiments.results import TokenizerFolder, TrainedModel
@@ -133,7 +134,8 @@ def is_model(path: str) -> bool:
     """Whether the user names a model rather than a text: a folder with a model, or a repository."""
     place = Path(path)
     if place.exists():
-        return any((place / name).is_file() for name in ("config.json", "adapter_config.json", "manifest.json"))
+        files = ("config.json", "adapter_config.json", *["manifest.json"] * place.name.startswith("lm-"))
+        return any((place / name).is_file() for name in files)
     return is_repository_id(path.partition("@")[0])
 
 
@@ -442,7 +444,7 @@ def _arm(
         for name in ("train_flops", "train_bytes")
         if all(getattr(one, name) is not None for one in given)
     }
-    settings = {"recipe": "given", "start": f"{start.token} ({start.why})", **stated}
+    settings = {"recipe": FROM_ELSEWHERE, "start": f"{start.token} ({start.why})", **stated}
     found: ScoredArm = compared.scored(dataclasses.replace(arm, settings=settings), models, evaluations)
     return found
 

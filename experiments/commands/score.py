@@ -44,6 +44,7 @@ def parser() -> Parser:
     add(
         "--weights", nargs="+", default=[], metavar="KIND=SHARE", help="weights of the kinds in the total (their bytes)"
     )
+    add("--cluster", choices=("auto", "document", "source"), default="auto", help="unit of sampling (%(default)s)")
     add("--batch-tokens", type=whole(1), default=8192, metavar="N", help="tokens of a forward pass (%(default)s)")
     add("--device", default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
     add("--dtype", choices=DTYPES, default="auto", help="weights (fp32 on a CPU, as in the files on a GPU)")
@@ -72,7 +73,9 @@ def run(arguments: argparse.Namespace) -> None:
             raise UserError(f"--weights {name}={share}: the weight is a number, as in english=0.6 code=0.4") from None
     from experiments.given_models import default_settings, score_models
 
-    settings = default_settings(arguments.context_bytes, weights=weights, batch_tokens=arguments.batch_tokens)
+    settings = default_settings(
+        arguments.context_bytes, weights=weights, batch_tokens=arguments.batch_tokens, cluster=arguments.cluster
+    )
     reporter = Reporter()
     with out_folder(arguments.out) as out:
         found = score_models(

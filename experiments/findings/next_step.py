@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from lm.evaluate.comparison import Comparison
     from lm.scaling.gaps import Gap
 
+FROM_ELSEWHERE = "given"
+"""The recipe in the settings of models that were trained elsewhere."""
 _MOST_HELDOUT = 0.3
 """Largest share of the text that is worth holding out."""
 
@@ -68,9 +70,10 @@ def next_step(
     if one.too_few:
         units = max(units, math.ceil(fewest / max(one.effective_clusters, 1) * n_units))
     changes, whats, seconds = [], [], 0.0
+    elsewhere = settings.get("recipe") == FROM_ELSEWHERE
     if seeds > one.n_seeds:
         changes.append(f"lm.n_seeds={seeds}")
-        whats.append(f"train {seeds} seeds instead of {one.n_seeds}")
+        whats.append(f"{'score models of' if elsewhere else 'train'} {seeds} seeds instead of {one.n_seeds}")
         seconds = seed_seconds * (seeds - one.n_seeds)
     if units > n_units:
         more = f"hold out about {units:,} {unit}s instead of {n_units:,}"
@@ -82,7 +85,7 @@ def next_step(
             what = f"score all held-out documents instead of {percent(sampled, 0)}"
             whats.append(f"{what}; about {units:,} {unit}s like the {n_units:,} of this run are needed")
         elif unit == SOURCE:
-            unless = "eval.cluster=document, if the sources are arbitrary parts of one collection"
+            unless = f"{'--cluster document' if elsewhere else 'eval.cluster=document'}, if the sources are arbitrary parts of one collection"
             whats.append(f"{more}, which needs more text from you, or set {unless}")
         elif sample <= 1:
             changes.append(f"corpus.heldout_sample={math.ceil(100 * sample) / 100:g}")
@@ -92,7 +95,7 @@ def next_step(
             whats.append(f"{more}, which changes the training text")
             seconds = seed_seconds * seeds
         else:
-            whats.append(f"{more} with corpus.heldout_paths")
+            whats.append(more if elsewhere else f"{more} with corpus.heldout_paths")
     if not whats:
         return None
     why = f"to show a difference of {100 * DETECTABLE:g} % with a probability of 80 %"
