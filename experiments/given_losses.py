@@ -134,6 +134,7 @@ def compare_losses(path: Path, out: Path, reporter: Reporter) -> list[Path]:
         UserError: As for `read_losses`.
     """
     arms = read_losses(path)
+    out.mkdir(parents=True, exist_ok=True)
     names, runs = list(arms), list(arms.values())
     eligibility = eligible(runs, names)
     compared = [compare_all(runs, eligibility)[0, place] for place in range(1, len(runs))]

@@ -85,7 +85,8 @@ def next_step(
             what = f"score all held-out documents instead of {percent(sampled, 0)}"
             whats.append(f"{what}; about {units:,} {unit}s like the {n_units:,} of this run are needed")
         elif unit == SOURCE:
-            unless = f"{'--cluster document' if elsewhere else 'eval.cluster=document'}, if the sources are arbitrary parts of one collection"
+            setting = "--cluster document" if elsewhere else "eval.cluster=document"
+            unless = f"{setting}, if the sources are arbitrary parts of one collection"
             whats.append(f"{more}, which needs more text from you, or set {unless}")
         elif sample <= 1:
             changes.append(f"corpus.heldout_sample={math.ceil(100 * sample) / 100:g}")

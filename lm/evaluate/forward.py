@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # If the sum of exp(logits) is in this range, fp32 is precise enough without a shift by the maximum.
 _SAFE = (1e-20, 1e30)
-LOGITS = 2**26
-"""Logits that exist at a time, 256 MiB."""
+LOGITS = 2**25
+"""Logits that exist at a time, 128 MiB."""
 
 
 class ScorableModel(ABC):

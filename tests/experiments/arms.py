@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.findings.compared import scored as load_scored
+from experiments.results import TrainedModel
 from experiments.stages.shards import EncodedArm
 from lm.data.shards import TextLoss
 from lm.evaluate.comparison import Comparison
@@ -16,8 +17,9 @@ N_DOCUMENTS = 98
 
 def scored(label, bits, vocab_size=8192, parameters=1000, layers=600, n_seeds=1, barred="", settings=None, flops=1000):
     summary = SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers, flops=flops)
-    model = SimpleNamespace(contents=SimpleNamespace(summary=summary))
+    model = SimpleNamespace(contents=TrainedModel(tokenizer="t", summary=summary))
     return SimpleNamespace(
+        trained_here=True,
         label=label,
         settings=settings or {},
         tokenizer=SimpleNamespace(vocab_size=vocab_size),
@@ -69,7 +71,7 @@ def measured_arm(
     ]
     amounts = {"flops": flops, "bytes": n_bytes, "tokens": tokens, "seconds": 1.0, "steps": 1}
     summary = SimpleNamespace(parameters_total=1000, parameters_non_embedding=600, **amounts)
-    lm = SimpleNamespace(contents=SimpleNamespace(summary=summary), name="lm")
+    lm = SimpleNamespace(contents=TrainedModel(tokenizer="t", summary=summary), name="lm")
     loss = TextLoss(changed_documents=changed) if changed else None
     settings = {"corpus.source": "files", "corpus.heldout_paths": heldout_paths}
     tokenizer = SimpleNamespace(vocab_size=300, superword_ids=list)

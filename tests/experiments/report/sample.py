@@ -31,6 +31,7 @@ def sample_report(labels=("BPE", "SuperBPE"), *, winner=None):
     return {
         "title": "BPE and SuperBPE compared",
         "demonstration": True,
+        "trained_here": True,
         "verdict": {
             "winner": winner,
             "withheld": "" if winner else "1 seed, at least 3 are required",

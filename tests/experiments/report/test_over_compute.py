@@ -100,7 +100,7 @@ def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute():
         amounts = {"flops": 1e15 / bits, "tokens": 1e6 / bits, "bytes": 4e6 / bits}
         summary = SimpleNamespace(**amounts, seconds=1.0, run={"train": train})
         scores = made_up(bits * base * (1 + shift), sizes, changed=np.arange(40) < changed)
-        return SimpleNamespace(summary=summary, seed=seed), scores
+        return SimpleNamespace(summary=summary, trained=summary, seed=seed), scores
 
     def runs(label, *same):
         return ArmRuns(label, 300, [[model(bits, *same, seed) for seed in range(3)] for bits in (1.0, 0.9)])
