@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT])B?\b", re.IGNORECASE)
+_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT])(i?)B?\b", re.IGNORECASE)
 
 
 def si(value: float, digits: int = 3) -> str:
@@ -65,7 +65,13 @@ def duration(seconds: float) -> str:
 def with_sizes(text: str) -> str:
     """Replace all sizes with a unit by numbers: of bytes, or of tokens.
 
-    >>> with_sizes("2GB,32k,[500 kB]")
-    '2000000000,32000,[500000]'
+    >>> with_sizes("2GB,32k,[500 kB],4GiB")
+    '2000000000,32000,[500000],4294967296'
     """
-    return _SIZE.sub(lambda found: str(round(float(found[1].replace("_", "")) * _UNITS[found[2].upper()])), text)
+
+    def number(found: re.Match[str]) -> str:
+        unit = found[2].upper()
+        factor = 1024 ** (1 + list(_UNITS).index(unit)) if found[3] else _UNITS[unit]
+        return str(round(float(found[1].replace("_", "")) * factor))
+
+    return _SIZE.sub(number, text)

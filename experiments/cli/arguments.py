@@ -88,7 +88,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def size(text: str) -> int:
-    """Number of bytes of a size; units are powers of 1,000. For `type=` of argparse.
+    """Number of bytes of a size; units are powers of 1,000, or of 1,024 with an i. For `type=` of argparse.
 
     >>> size("10GB"), size("1.5 mb"), size("4096")
     (10000000000, 1500000, 4096)

@@ -273,6 +273,8 @@ def _values(override: Override) -> list[str]:
 
 
 def _compose(overrides: Sequence[str], config_dir: str | None, *, hydra: bool = False) -> DictConfig:
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise UserError(f"--config-dir {config_dir} is not a folder; name one with configuration files")
     extra = [] if config_dir is None else [setting("hydra.searchpath", [f"file://{Path(config_dir).resolve()}"])]
     try:
         return compose("config", overrides=[*overrides, *extra], return_hydra_config=hydra)

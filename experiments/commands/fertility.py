@@ -37,7 +37,7 @@ from experiments.progress import Reporter
 from experiments.report import fertility_page as page
 from tokenizer import Tokenizer, UserError
 from tokenizer.corpus.records import ending
-from tokenizer.corpus.text_files import READABLE, format_of, is_array
+from tokenizer.corpus.text_files import READABLE, is_array, named_format
 
 if TYPE_CHECKING:
     import argparse
@@ -117,7 +117,7 @@ def _is_text(entry: str) -> bool:
         return False
     if ending(path) == "json":  # tokenizers end in .json, too
         return is_array(path)
-    return format_of(path) is not None
+    return named_format(path) is not None
 
 
 def _training(arguments: argparse.Namespace, names: Collection[str]) -> dict[str, Corpus]:

@@ -148,7 +148,8 @@ def finished(folders: Sequence[Path]) -> tuple[list[Record], list[Record]]:
     listed: list[Record] = []
     for folder in folders:
         if not folder.is_dir():
-            raise UserError(f"{folder} does not exist; name the folder of a run or of a sweep (outputs/…)")
+            what = "is a file" if folder.exists() else "does not exist"
+            raise UserError(f"{folder} {what}; name the folder of a run or of a sweep (outputs/…)")
         inside = find(folder)
         if not inside:
             raise UserError(

@@ -19,6 +19,11 @@ from tokenizer.errors import UserError
 from tokenizer.files import check_file, confined, is_remote, read_json, shown
 
 _OTHER_ENDINGS = {"text": "txt", "ndjson": "jsonl", "json": "jsonl", "tsv": "csv"}
+_WRITTEN = re.compile(
+    "md|rst|html?|xml|tex|org|adoc|log|pyi?|rs|[ch]|cc|[ch]pp|cs|java|kt|go|jsx?|tsx?|rb|php|p[lm]|r|jl|lua|sh|sql|swift|"
+    "scala|hs|ml|ex|clj|css|ya?ml|toml|ini"
+)
+"""Endings of text that people write, which is read as .txt where it is named, or where a folder has nothing else."""
 READABLE = ".txt, .jsonl, .csv or .parquet"
 """Endings to name in messages; `format_of` knows their other spellings, and compressed files."""
 _SAMPLE_BYTES = 1 << 16
@@ -39,7 +44,7 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
         if not isinstance(given, str | Path):  # types are not checked in user code
             raise UserError(f"the path {given!r} is not a string")
         for file in _matches(str(given)):
-            detected = form or format_of(file)
+            detected = form or named_format(file)
             if detected is None:
                 raise UserError(f"{file}: unknown file type; name it {READABLE}, or set format=jsonl")
             if form is None and detected == "jsonl" and ".json" in PurePath(str(file)).suffixes and is_array(file):
@@ -64,7 +69,9 @@ def _matches(path: str) -> Sequence[File]:
         saved = read_json(Path(path) / "state.json").get("_data_files")  # `Dataset.save_to_disk` wrote the folder
         matches = [confined(Path(path), file.get("filename")) for file in saved or []]
     elif Path(path).is_dir():
-        matches = sorted(file for file in Path(path).rglob("*") if format_of(file) not in (None, "arrow"))
+        inside = sorted(Path(path).rglob("*"))
+        matches = [file for file in inside if format_of(file) not in (None, "arrow")]
+        matches = matches or [file for file in inside if named_format(file) == "txt"]
     else:
         matches = [Path(path)]
     if files := [match for match in matches if match.is_file()]:
@@ -101,6 +108,15 @@ def format_of(path: File | PurePath) -> str | None:
     """The format that a file's name says, one of `FORMATS`; None for a name that is not that of a text."""
     form = _OTHER_ENDINGS.get(ending(path), ending(path))
     return form if form in FORMATS else None
+
+
+def named_format(path: File | PurePath) -> str | None:
+    """The format of a file that is named as a text: that of `format_of`, or txt for Markdown, source code and the like.
+
+    >>> named_format(PurePath("notes.md")), named_format(PurePath("model.bin"))
+    ('txt', None)
+    """
+    return format_of(path) or ("txt" if _WRITTEN.fullmatch(ending(path)) else None)
 
 
 def is_plain(path: File, form: str) -> bool:

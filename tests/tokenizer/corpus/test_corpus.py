@@ -108,9 +108,10 @@ def test_directories_and_globs_are_recursive_and_sorted(tmp_path):
     assert documents(tmp_path / "[ab]" / "?.txt") == ["a/1.txt", "b/2.txt"]
     several = [tmp_path / "b", tmp_path / "a" / "1.txt", tmp_path]
     assert documents(several) == ["b/2.txt", "a/1.txt", "a/deep/3.jsonl", "c.parquet"]
-    assert documents(tmp_path / "notes.md", format="txt") == ["notes.md"]
-    with pytest.raises(UserError, match=r"notes\.md: unknown file type; name it .* or set format="):
-        documents(tmp_path / "notes.md")
+    assert documents(tmp_path / "notes.md") == documents(tmp_path / "*.md") == ["notes.md"]
+    (tmp_path / "a" / "weights.bin").write_text("no text")
+    with pytest.raises(UserError, match=r"weights\.bin: unknown file type; name it .* or set format="):
+        documents(tmp_path / "a" / "weights.bin")
     (tmp_path / "a[1].txt").write_text("brackets")  # a name, since it exists
     with pytest.warns(UserWarning, match="named more than once, and read once"):
         assert documents([tmp_path / "a[1].txt"] * 2) == ["brackets"]
