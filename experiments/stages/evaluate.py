@@ -66,7 +66,9 @@ def score(
         else:
             scorable, shape = opened()
             shape, rows = dataclasses.replace(shape, context_bytes=settings.context_bytes), scorable.vocab_size
-            evaluation = evaluate(scorable, shards, lengths, settings, groups=groups, progress=progress)
+            evaluation = evaluate(
+                scorable, shards, lengths, settings, groups=groups, progress=progress, note=context.reporter.note
+            )
         evaluation.save(folder)
         cost = inference_cost(shape, vocab_size=rows, bytes_per_token=arm.heldout.contents.bytes_per_token)
         return Scores.load({**evaluation.summary(), "cost": cost})

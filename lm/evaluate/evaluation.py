@@ -24,7 +24,7 @@ from lm.model.device import memory_advice
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -43,6 +43,7 @@ def evaluate(
     groups: Mapping[str, Grouping] | None = None,
     precision: str = "auto",
     progress: Progress | None = None,
+    note: Callable[[str], object] | None = None,
 ) -> Evaluation:
     """Score every document of `shards`.
 
@@ -57,6 +58,7 @@ def evaluate(
         groups: Groupings of the documents by name (`source`, `script`), for results per group.
         precision: Precision of matrix products on CUDA, as in `TrainConfig`; CPUs compute in fp32.
         progress: Called after every group of documents with ("evaluate", documents done, documents).
+        note: Called with the loss so far, in words.
 
     Raises:
         UserError: If model and shards have different tokenizers, a token is longer than the context, or the tokens do
@@ -80,6 +82,7 @@ def evaluate(
             min_context_bytes=config.min_context_bytes,
             precision=precision,
             progress=progress,
+            note=note,
         )
     limited, short, context_sum = (int(total) for total in scores.totals)
     return Evaluation(

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from lm.bits import bits_per_byte
 from lm.evaluate.forward import Forward, ScorableModel
 from lm.evaluate.windows import Window
 from lm.train.distributed import current
@@ -72,6 +73,7 @@ def score_documents(
     min_context_bytes: int = 0,
     precision: str = "auto",
     progress: Progress | None = None,
+    note: Callable[[str], object] | None = None,
 ) -> Scores:
     """Score all documents.
 
@@ -84,6 +86,7 @@ def score_documents(
         min_context_bytes: Contexts below this count as short.
         precision: As for `lm.evaluate.evaluation.evaluate`.
         progress: As for `lm.evaluate.evaluation.evaluate`.
+        note: Likewise.
     """
     world = current()
     scores = Scores.zeros(shards.n_documents, shards.vocab_size)
@@ -96,6 +99,9 @@ def score_documents(
                 finish = _queue(forward, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
             if previous is not None:  # a GPU computes this group meanwhile
                 previous()
+                if note is not None and world.size == 1:
+                    nats, n_bytes = (float(of[: group.start].sum()) for of in (scores.text_nats, shards.document_bytes))
+                    note(f"{bits_per_byte(nats, n_bytes):.3f} bits per byte")
             if progress is not None:
                 progress("evaluate", group.stop, shards.n_documents)
         if finish is not None:
