@@ -13,10 +13,11 @@ from pathlib import Path
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.records import file_records
-from tokenizer.corpus.remote import File, RemoteFile, concurrently
+from tokenizer.corpus.records import COMPRESSIONS, file_records
+from tokenizer.corpus.remote import ZEROS, File, RemoteFile, concurrently
 from tokenizer.corpus.rows import batch_records, dataset_records, read_parquet
 from tokenizer.corpus.skipped import Skipped
+from tokenizer.errors import UserError
 from tokenizer.files import without_credentials
 
 FILES_AHEAD = 4
@@ -85,6 +86,19 @@ def _ahead(batches: Iterator[_native.Batch], lacking: Skipped, skipped: Skipped)
         yield batch
 
 
+def _text_blocks(file: RemoteFile) -> Iterator[bytes]:
+    """Blocks of a file of text. Zeros at the end of one are not damage of the file, to be skipped."""
+    at, text = 0, not file.url.lower().endswith(COMPRESSIONS)
+    for block in file.blocks():
+        at += len(block)
+        if text and block.endswith(ZEROS):
+            raise UserError(
+                f"the bytes before byte {at} are zeros, which text does not have: the server may be faulty; if the "
+                "file is so, download it and read it from disk"
+            )
+        yield block
+
+
 @contextmanager
 def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed | None]]:
     """Feeds of all `files` but local ones, filled in their order by background threads; None for local files.
@@ -102,7 +116,7 @@ def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed |
     def run() -> None:
         for file, feed in left:
             try:
-                if all(map(feed.put, file.blocks())):
+                if all(map(feed.put, _text_blocks(file))):
                     feed.end()
             except BaseException as error:  # reported where the file is read
                 feed.end(without_credentials(error).removeprefix(f"{file}: "))

@@ -31,8 +31,10 @@ BLOCK_BYTES, AHEAD = 1 << 23, 4
 """Bytes per request, and requests in flight per file."""
 ATTEMPTS, FIRST_DELAY, LONGEST_DELAY = 8, 0.5, 30.0
 """Consecutive attempts, seconds before the second one, which double with every further one, and their maximum."""
-_OVERLAP_BYTES = 64
+_OVERLAP_BYTES = 1 << 12
 """Bytes that consecutive requests have in common, so that an answer for another range is noticed."""
+ZEROS = bytes(64)
+"""Bytes at the end of an answer that may be missing ones."""
 _WEB = ("https", "http")
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _AWS_TEMPORARY = re.compile(
@@ -94,9 +96,11 @@ class RemoteFile:
         """
         stop = self.stat.size if end is None else end
         system, path = _system(self.address)
+        # At least two requests, so that each answer is compared with another; some web servers only send whole files.
+        whole = not start and self.address.partition("://")[0].lower() in _WEB
+        step = BLOCK_BYTES if whole else max(1, min(BLOCK_BYTES, (stop - start + 1) // 2))
 
-        def read(at: int) -> bytes:
-            first, last = max(start, at - _OVERLAP_BYTES), min(at + BLOCK_BYTES, stop)
+        def read(first: int, last: int) -> bytes:
             with system.open(path, "rb", cache_type="none") as file:
                 try:
                     content = _content(file, first, last - first)
@@ -107,13 +111,21 @@ class RemoteFile:
             if len(content) != last - first:
                 self._check_unchanged()
                 asked = f"the request for bytes={first}-{last - 1}"
-                raise _OtherSizeError(f"{asked} was answered with another number of bytes")
+                raise _WrongAnswerError(f"{asked} was answered with another number of bytes")
+            return content
+
+        def checked(at: int) -> bytes:
+            first, last = max(start, at - _OVERLAP_BYTES), min(at + step, stop)
+            content = read(first, last)
+            half = len(content) // 2
+            if content.endswith(ZEROS[: half + 1]) and content[half:] != read(first + half, last):
+                raise _WrongAnswerError(f"the request for bytes={first}-{last - 1} was answered with zeros at its end")
             return content
 
         self._check_unchanged()
-        blocks = range(start, stop, BLOCK_BYTES)
+        blocks = range(start, stop, step)
         before = b""
-        contents = concurrently(lambda at: attempted(self.url, lambda: read(at)), blocks, AHEAD)
+        contents = concurrently(lambda at: attempted(self.url, lambda: checked(at)), blocks, AHEAD)
         for at, block in zip(blocks, contents, strict=True):
             if block[: len(before)] != before:
                 self._check_unchanged()
@@ -127,8 +139,8 @@ class RemoteFile:
             raise UserError(changed(self, self.stat, now))
 
 
-class _OtherSizeError(OSError):
-    """An answer has another number of bytes than was asked for; the next attempt may be right."""
+class _WrongAnswerError(OSError):
+    """An answer does not have the bytes that were asked for; the next attempt may be right."""
 
 
 def _content(file: Any, at: int, size: int) -> bytes:
@@ -276,7 +288,7 @@ def attempted(url: str, call: Callable[[], _T], attempts: int | None = None, wha
             if not (closed or isinstance(failure, OSError | ValueError) or package in ("aiohttp", "httpx", "httpx2")):
                 raise
             lost = package == "aiohttp" and not isinstance(failure, ValueError)  # a malformed URL is a ValueError
-            lost = lost or closed or isinstance(failure, _OtherSizeError)
+            lost = lost or closed or isinstance(failure, _WrongAnswerError)
             temporary = status in _TEMPORARY if status else lost or _AWS_TEMPORARY.search(str(failure))
             if attempt == attempts or not temporary:
                 tries = f" after {attempt} attempts" if attempt > 1 else ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections import deque
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -58,12 +60,19 @@ def read_parquet(path: File, config: CorpusConfig, skipped: Skipped) -> Iterator
 
     where, places = f"{path}: ", list[str]()
     count = done = end = 0
+
+    @cache
+    def check_answers() -> None:
+        """Read all of a remote file: answers that do not agree are an error, and not damage."""
+        deque(path.blocks() if isinstance(path, RemoteFile) else (), 0)
+
     try:
         with _explained(f"{where}not a Parquet file"):
             file = pq.ParquetFile(_footer(path))
     except DataError as error:
         if config.on_error != "skip":
             raise
+        check_answers()
         skipped.add(str(path), 1, [str(error).removeprefix(where)])
         return
     for i in range(file.metadata.num_row_groups):
@@ -81,11 +90,17 @@ def read_parquet(path: File, config: CorpusConfig, skipped: Skipped) -> Iterator
         except DataError as error:
             if config.on_error != "skip":
                 raise
+            if isinstance(error, _DamageError):
+                check_answers()
             count += end - done
             places.append(f"rows {done} to {end - 1}: {str(error).removeprefix(where)}")
             skipped.add(str(path), count, places)
             yield _native.Batch.from_buffers(np.empty(0, np.uint8), np.zeros(end - done + 1, np.int64))
             done = end
+
+
+class _DamageError(DataError):
+    """pyarrow cannot read the content."""
 
 
 @contextmanager
@@ -107,7 +122,7 @@ def _explained(what: str, remedy: str = "") -> Iterator[None]:
                 f"{place}: pyarrow {pa.__version__} cannot read this file: {reason}; write it with another encoding or "
                 "compression"
             ) from None
-        raise (DataError if is_damage(error) else UserError)(f"{what}: {reason}{remedy}") from None
+        raise (_DamageError if is_damage(error) else UserError)(f"{what}: {reason}{remedy}") from None
 
 
 def _footer(file: File) -> Any:

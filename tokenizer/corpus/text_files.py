@@ -47,6 +47,8 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
             detected = form or named_format(file)
             if detected is None:
                 raise UserError(f"{file}: unknown file type; name it {READABLE}, or set format=jsonl")
+            if detected == "arrow" and isinstance(file, RemoteFile):
+                raise UserError(f"{file}: a dataset that `save_to_disk` wrote; download it, and read it from disk")
             if form is None and detected == "jsonl" and ".json" in PurePath(str(file)).suffixes and is_array(file):
                 detected = "json"
             if str(file) == str(given) and file.resolve() in found:

@@ -73,7 +73,9 @@ class Endpoint:
         """The response with other bytes, and headers that fit them."""
         self.used[self.wrong] += 1
         part, before = content[start:end], content[max(0, start - 64) : end - 64]
-        wrong = {"short": part[: len(part) // 2], "long": part * 2, "none": b""}.get(self.wrong, before)
+        half = part[: len(part) // 2]
+        wrong = {"short": half, "zeros": half.ljust(len(part), b"\0"), "long": part * 2, "none": b""}
+        wrong = wrong.get(self.wrong, before)
         response.response, response.headers["Content-Length"] = [wrong], len(wrong)
         if self.wrong == "repeated":  # "shifted" claims to be what was asked for
             response.headers["Content-Range"] = f"bytes {start - 64}-{end - 65}/{len(content)}"

@@ -12,6 +12,7 @@ import threading
 import time
 from functools import partial
 
+import datasets
 import pytest
 from pyarrow.fs import GcsFileSystem
 
@@ -66,15 +67,16 @@ def test_documents_equal_those_of_local_files(kind, fault, endpoint, local):
 
 @pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
 @pytest.mark.parametrize(
-    ("wrong", "name"),
+    ("wrong", "name", "block"),
     [
-        *(("short", name) for name in ("a.jsonl", "h.csv.gz", "d.txt", "e.parquet")),
-        *((wrong, "a.jsonl") for wrong in ("long", "none", "repeated", "shifted")),
-        ("repeated", "e.parquet"),
+        *(("short", name, 1 << 10) for name in ("a.jsonl", "h.csv.gz", "d.txt", "e.parquet")),
+        *((wrong, "a.jsonl", 1 << 10) for wrong in ("long", "none", "repeated", "shifted", "zeros")),
+        ("repeated", "e.parquet", 1 << 10),
+        *((wrong, "e.parquet", 1 << 23) for wrong in ("short", "repeated", "shifted", "zeros")),
     ],
 )
-def test_answers_with_other_bytes_are_errors_and_not_damage(kind, wrong, name, endpoint, local, monkeypatch):
-    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 10)
+def test_answers_with_other_bytes_are_errors_and_not_damage(kind, wrong, name, block, endpoint, local, monkeypatch):
+    monkeypatch.setattr(remote, "BLOCK_BYTES", block)
     monkeypatch.setattr(remote, "ATTEMPTS", 2)
     endpoint.wrong, endpoint.wrong_from = wrong, 1 << 10
     url = kind.format(name, endpoint=endpoint.url)
@@ -82,6 +84,24 @@ def test_answers_with_other_bytes_are_errors_and_not_damage(kind, wrong, name, e
         texts([url], on_error="skip")
     assert endpoint.used[wrong]
     assert "damaged" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_zeros_are_no_text_and_not_skipped(kind, endpoint):
+    """Whatever is read again: the server has no other bytes."""
+    contents = {"a.jsonl": b'{"text": "a"}\n' * 9, "a.txt": b"a" * 99, "a.csv": b"text\na\n"}
+    for place in ("bucket", "org/name"):
+        endpoint.objects |= {f"{place}/data/{name}": content + bytes(300) for name, content in contents.items()}
+    for name in contents:
+        with pytest.raises(UserError, match=rf"{name}: the bytes before byte \d+ are zeros, which text does not have"):
+            texts(urls(kind, endpoint, [name]), on_error="skip")
+
+
+def test_a_saved_dataset_in_a_bucket_is_an_error_and_not_damage(endpoint, tmp_path):
+    datasets.Dataset.from_list([{"text": "a"}]).save_to_disk(tmp_path)
+    endpoint.objects |= {f"bucket/saved/{path.name}": path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UserError, match=r"s3://bucket/saved/data-\S+\.arrow: .*download it, and read it from disk"):
+        texts(["s3://bucket/saved"], on_error="skip")
 
 
 @pytest.mark.parametrize("failure", [OSError(9, "Bad file descriptor"), RuntimeError("the client has been closed")])

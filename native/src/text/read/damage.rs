@@ -20,6 +20,7 @@ impl Failure {
         match error.kind() {
             ErrorKind::ConnectionAborted => Self::Error(error.to_string()), // of a feed, which says what to do
             _ if error.raw_os_error().is_some() => Self::Error(message),
+            _ if error.to_string().contains("not enough memory") => Self::Error(error.to_string()), // of zstd
             _ => Self::Damage(message),
         }
     }
