@@ -107,9 +107,11 @@ def _read(text: Corpus | Sequence[str], max_bytes: int) -> list[Batch]:
         return [Batch.from_texts(list(text))]
     batches, parts = list[Batch](), sorted(text.parts("all", target_bytes=0), key=lambda part: part.stored_bytes)
     for n, part in enumerate(parts):
-        room = (max_bytes - sum(batch.n_bytes for batch in batches)) // (len(parts) - n)
+        room = max_bytes // (len(parts) - n)
         part.config, part.skipped = replace(part.config, max_bytes=max(room, 1)), text.skipped
-        batches += part.batches("all")
+        for batch in part.batches("all"):
+            batches.append(batch)
+            max_bytes -= batch.n_bytes
     text.report_skipped()
     return batches or list(text.batches("all"))  # an error, with the reason
 

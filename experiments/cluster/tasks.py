@@ -330,7 +330,7 @@ class Cluster:
                 yield result
         corpus.skipped.update(*(value["skipped"] for value in values))
         corpus.skipped.report()
-        corpus.check_unchanged()
+        corpus.check_unchanged(split)
         if not any(value["n_bytes"] for value in values):
             next(corpus.batches(split), None)  # explains why there are no documents
 
@@ -341,9 +341,10 @@ class _Run:
     def __init__(self, cluster: Cluster, work: Work, tasks: Sequence[Task], folder: Path, gpus: int) -> None:
         self.cluster, self.ray, self.folder = cluster, cluster.ray, folder
         self.results = {task: result for task in tasks if (result := Result.of(task, folder)) is not None}
+        self.finished = sum(task.size for task in self.results)  # bytes
         self.waiting = deque(task for task in tasks if task not in self.results)
         self.submitted: dict[Any, Task] = {}
-        self.signs: dict[Task, tuple[Sign, float]] = {}  # the last one, and when it was read
+        self.signs: dict[Task, tuple[Sign, float]] = {}  # of unfinished tasks: the last one, and when it was read
         self.silent: Counter[Task] = Counter()  # how often each was ended
         self.looked = time.monotonic()
         self.execute = self.ray.remote(num_cpus=cluster.threads, num_gpus=gpus, max_retries=RETRIES)(execute)
@@ -355,8 +356,7 @@ class _Run:
 
     def done(self) -> int:
         """Bytes of the finished tasks, and those that the others have reported."""
-        running = sum(min(task.size, sign.done) for task, (sign, _) in self.signs.items() if task not in self.results)
-        return running + sum(task.size for task in self.results)
+        return self.finished + sum(min(task.size, sign.done) for task, (sign, _) in self.signs.items())
 
     def submit(self) -> None:
         """Keep half as many more tasks submitted as run at once, so that no worker waits for this process."""
@@ -374,6 +374,8 @@ class _Run:
             task = self.submitted.pop(ref)
             self._listen(task)
             self.results[task] = self._result(ref, task)
+            self.finished += task.size
+            self.signs.pop(task, None)
         if time.monotonic() - self.looked > BEAT_SECONDS:
             self.looked = time.monotonic()
             for ref, task in list(self.submitted.items()):

@@ -74,15 +74,16 @@ def read(text: Corpus, progress: Progress | None = None, most_sources: int = MOS
     documents = survey(text, "all", done=Throttle(progress, "bytes read"))
     if not len(documents):
         raise UserError(f"{listed(path for path, _ in text.files)} contains no text")
-    kinds = list(dict.fromkeys(name.partition(": ")[0] for name in documents.sources))
-    kind = np.array([kinds.index(name.partition(": ")[0]) for name in documents.sources])[documents.source]
+    kinds: dict[str, int] = {}
+    kind_of = [kinds.setdefault(name.partition(": ")[0], len(kinds)) for name in documents.sources]
+    kind = np.array(kind_of)[documents.source]
 
     def groups(by: str, names: Sequence[str], of_document: NDArray[np.integer[Any]]) -> list[Group]:
         order = np.argsort(-np.bincount(of_document, documents.n_bytes, len(names)), kind="stable")
         return [Group(by, names[i], np.flatnonzero(of_document == i)) for i in order[:most_sources].tolist()]
 
     every = [Group(ALL, "all text", np.arange(len(documents)))]
-    every += groups(KIND, kinds, kind) if len(kinds) < len(documents.sources) else []
+    every += groups(KIND, list(kinds), kind) if len(kinds) < len(documents.sources) else []
     every += groups(SOURCE, documents.sources, documents.source) + groups(SCRIPT, documents.scripts, documents.script)
     return Documents(documents.n_bytes, documents.n_words, every, documents.hashes)
 

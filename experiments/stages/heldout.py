@@ -150,7 +150,8 @@ def check_weights(artifact: Artifact[HeldoutDocuments], weights: Mapping[str, fl
 def kinds_of(sources: Sequence[str]) -> Grouping | None:
     """Kind of each source; None unless all sources are named `KIND: NAME`, with at most 100 kinds."""
     kinds, colons, _ = zip(*(name.partition(": ") for name in sources), strict=True)
-    names = tuple(dict.fromkeys(kinds))
+    names: dict[str, int] = {}
+    index = [names.setdefault(kind, len(names)) for kind in kinds]
     if not all(colons) or len(names) > _MOST_KINDS:
         return None
-    return Grouping(names, np.array([names.index(kind) for kind in kinds], np.int32))
+    return Grouping(tuple(names), np.array(index, np.int32))

@@ -6,6 +6,7 @@ The settings are in `tokenizer.corpus.config`. Filters and the held-out split ar
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -98,11 +99,15 @@ class Corpus:
         """
         if not self.config.sources:
             return [("", self, 1)]
+        files = {name: list[tuple[File, str]]() for name in self.config.sources}
+        for file in self.files:
+            files[self.source(file[0])].append(file)
         found = []
         for name, entry in self.config.sources.items():
             path, weight = weighted(entry, name)
-            corpus = Corpus(replace(self.config, sources={}, paths=[path]))
-            corpus.skipped = self.skipped
+            corpus = copy.copy(self)
+            corpus.config, corpus.files = replace(self.config, sources={}, paths=[path]), files[name]
+            corpus._source = {}
             found.append((name, corpus, weight))
         return found
 
@@ -124,8 +129,8 @@ class Corpus:
         Files are not cut, and small ones are combined. A dataset, and text with a budget (`max_bytes`), which depends
         on the order of the documents, are one part: the corpus itself.
 
-        Parts can be pickled. A part may have no documents. Each part checks only that its own files are unchanged, so
-        call `check_unchanged` at the end.
+        Parts can be pickled, and know nothing of other files. A part may have no documents. Each part checks only that
+        its own files are unchanged, so call `check_unchanged` at the end.
 
         Args:
             split: side of the held-out split that will be read.
@@ -151,10 +156,18 @@ class Corpus:
 
     def _part(self, files: list[tuple[File, str]], heldout_files: list[tuple[File, str]]) -> Corpus:
         part = copy.copy(self)
-        # All paths would make each of many parts large; from here on it only matters whether there are any.
-        part.config = replace(self.config, paths=self.config.paths[:1], heldout_paths=self.config.heldout_paths[:1])
+        paths = [path for path, _ in [*files, *heldout_files]]
+        found = (path.resolve() for path in paths if self._source)
+        source = {file: self._source[file] for file in found if file in self._source}
+        # All places would make each of many parts large; from here on it only matters whether there are any.
+        part.config = replace(
+            self.config,
+            paths=self.config.paths[:1],
+            heldout_paths=self.config.heldout_paths[:1],
+            sources={name: self.config.sources[name] for name in source.values()},
+        )
         part.files, part.heldout_files, part.skipped, part.is_part = files, heldout_files, Skipped(), True
-        part._states = {path: self._states[path] for path, _ in [*files, *heldout_files]}
+        part._states, part._source = {path: self._states[path] for path in paths}, source
         return part
 
     @property
@@ -204,7 +217,7 @@ class Corpus:
                         break
         finally:
             self.report_skipped()
-        self.check_unchanged()
+        self.check_unchanged(split)
         if empty and not self.is_part:
             raise UserError(self._why_empty(split))
 
@@ -267,23 +280,27 @@ class Corpus:
     def unfiltered(self, file: tuple[File, str] | None, field: str) -> Iterator[_native.Batch]:
         """One field of every record of a file (None: of the dataset), in order and before `filter`.
 
-        A record without a value yields an empty text, so that several fields of the same file stay aligned.
+        A record without a value yields an empty text, so that several fields of the same file stay aligned. Call
+        `check_unchanged` after all files.
         """
         skipped = self.skipped if field == self.config.field else Skipped()  # a record without a source is read
-        yield from read_files(skipped, [file], replace(self.config, field=field), aligned=True)
-        self.check_unchanged()
+        return read_files(skipped, [file], replace(self.config, field=field), aligned=True)
 
-    def check_unchanged(self) -> None:
+    def check_unchanged(self, split: Split = "all") -> None:
         """Check that no file changed since this object was created: size and modification time, or size and version.
+
+        Args:
+            split: the files of this split, see `files_of`.
 
         Raises:
             UserError: a file changed.
         """
-        distant = any(isinstance(path, RemoteFile) for path in self._states)
-        states = concurrently(text_files.state, self._states) if distant else map(text_files.state, self._states)
-        for (path, before), now in zip(self._states.items(), states, strict=True):
-            if now != before:
-                raise UserError(changed(path, before, now))
+        paths = list(self._states) if self.config.dataset else [file[0] for file in self.files_of(split) if file]
+        distant = any(isinstance(path, RemoteFile) for path in paths)
+        states = concurrently(text_files.state, paths) if distant else map(text_files.state, paths)
+        for path, now in zip(paths, states, strict=True):
+            if now != self._states[path]:
+                raise UserError(changed(path, self._states[path], now))
 
     def documents(self, split: Split = "train") -> Iterator[str]:
         """The texts one by one. Slow; for inspection."""
@@ -303,9 +320,9 @@ class Corpus:
             if config[name] == _DEFAULTS[name]:
                 del config[name]
         if self._source:
-            names = list(self._source.values())
+            n_files = Counter(self._source.values())
             config["sources"] = {
-                name: [weighted(entry, name)[1], names.count(name)] for name, entry in self.config.sources.items()
+                name: [weighted(entry, name)[1], n_files[name]] for name, entry in self.config.sources.items()
             }
         return {
             "config": config,

@@ -42,8 +42,11 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
                 taken, more = keep.apply(batch)
                 yield from _matched(batch, taken, origins)
                 if not more:
-                    corpus.check_unchanged()
-                    return
+                    break
+            else:
+                continue
+            break
+        corpus.check_unchanged(split)
     finally:
         corpus.report_skipped()
 

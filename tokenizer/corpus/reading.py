@@ -79,7 +79,7 @@ def _ahead(batches: Iterator[_native.Batch], lacking: Skipped, skipped: Skipped)
         lacking: the parts skipped in `batches`, however many were read.
         skipped: gets what the batches lack that the consumer has taken.
     """
-    for batch, known in concurrently(lambda _: (next(batches, None), lacking.so_far()), count(), 1):
+    for batch, known in concurrently(lambda _: (next(batches, None), lacking.take()), count(), 1):
         skipped.update(known)
         if batch is None:
             return

@@ -28,6 +28,11 @@ class Skipped:
         """Records skipped so far, as JSON for `update`."""
         return dict(self._files)
 
+    def take(self) -> dict[str, Any]:
+        """Remove and return what was added since the last call, as JSON for `update`."""
+        taken, self._files = self._files, {}
+        return taken
+
     def update(self, *others: dict[str, Any]) -> None:
         """Add what other readers skipped, in order: their `so_far`."""
         for file, (count, places) in chain.from_iterable(map(dict.items, others)):
