@@ -5,6 +5,8 @@ import gzip
 import json
 import random
 import re
+import subprocess
+import sys
 import time
 import warnings
 
@@ -385,3 +387,23 @@ def test_scores_of_csv_are_numbers_and_long_arrays_are_an_error(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps([{"text": "x" * 90}]))
     with pytest.raises(UserError, match=r"a\.json: the JSON array has .*document_limit_bytes=50"):
         skipping(tmp_path / "a.json", document_limit_bytes=50)
+
+
+def test_a_lack_of_memory_to_decompress_is_not_damage(tmp_path):
+    """A frame with a window of 2 GiB, and its one block, which is stored as it is."""
+    line = b'{"text": "a"}\n'
+    header, size = b"\x28\xb5\x2f\xfd\x00\xa8", (len(line) << 3 | 1).to_bytes(3, "little")
+    (tmp_path / "a.jsonl.zst").write_bytes(header + size + line)
+    program = """if True:
+        import resource, sys
+        from tokenizer import Corpus, CorpusConfig, UserError
+        corpus = Corpus(CorpusConfig(paths=sys.argv[1:], on_error="skip"))
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30),) * 2)
+        try:
+            list(corpus.documents())
+        except UserError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "a.jsonl.zst"], capture_output=True, text=True)
+    assert "a.jsonl.zst: cannot be decompressed (Allocation error : not enough memory): free memory" in done.stdout

@@ -20,7 +20,10 @@ impl Failure {
         match error.kind() {
             ErrorKind::ConnectionAborted => Self::Error(error.to_string()), // of a feed, which says what to do
             _ if error.raw_os_error().is_some() => Self::Error(message),
-            _ if error.to_string().contains("not enough memory") => Self::Error(error.to_string()), // of zstd
+            _ if error.to_string().contains("not enough memory") => Self::Error(format!(
+                // of zstd
+                "cannot be decompressed ({error}): free memory, or compress it with a smaller window (`zstd --long`)"
+            )),
             _ => Self::Damage(message),
         }
     }
