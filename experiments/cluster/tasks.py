@@ -221,17 +221,25 @@ def started(runner: RunnerConfig) -> Any:
             "include_dashboard": False,
         }
     handlers = {number: signal.getsignal(number) for number in STOPS}
+    slow = threading.Timer(15.0, _logger.warning, ["Ray has not started after 15 seconds, and may wait for minutes"])
+    slow.daemon = True
+    slow.start()
     try:
         host, colon, port = (runner.address or "").rpartition(":")
         if colon and port.isdigit() and "/" not in host:  # Ray would end the process if no program listens there
             socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
         ray.init(**settings)
-    except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+    except Exception as error:  # of any class: some are `Exception` itself
+        why = shortened(" ".join(str(error).split()))
+        if runner.address is None:
+            why = f"Ray cannot be started on this machine: {why}; see its logs (ray/session_latest), or set runner=local"
+            raise UserError(why) from None
         raise UserError(
-            f"runner.address={runner.address}: no Ray cluster can be used there: {shortened(error)}; start one with "
+            f"runner.address={runner.address}: no Ray cluster can be used there: {why}; start one with "
             "`ray start --head`, or set runner.address=null to start one on this machine"
         ) from None
     finally:
+        slow.cancel()
         if threading.current_thread() is threading.main_thread():  # Ray replaces them
             for number, handler in handlers.items():
                 signal.signal(number, handler)

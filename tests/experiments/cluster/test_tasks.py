@@ -9,6 +9,7 @@ import pytest
 
 from experiments.cluster import tasks
 from experiments.cluster.tasks import RETRIES, Result, Task
+from experiments.config import RunnerConfig
 from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
 from tokenizer.errors import UserError
 
@@ -21,6 +22,19 @@ class Writing(list):
         beat(number)
         yield {"number": np.array([number])}
         return {"number": number}
+
+
+@pytest.mark.parametrize("error", [Exception, RuntimeError])
+def test_ray_that_does_not_start_is_one_line(error, monkeypatch):
+    ray = pytest.importorskip("ray")
+
+    def init(**_):
+        raise error("The node timed out\n  during startup.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(UserError, match="^Ray cannot be started on this machine: The node timed out during startup"):
+        tasks.started(RunnerConfig(name="ray"))
 
 
 def numbered(n):
