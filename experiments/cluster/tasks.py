@@ -232,7 +232,7 @@ def started(runner: RunnerConfig) -> Any:
     except Exception as error:  # of any class: some are `Exception` itself
         why = shortened(" ".join(str(error).split()))
         if runner.address is None:
-            why = f"Ray cannot be started on this machine: {why}; see its logs (ray/session_latest), or set runner=local"
+            why = f"Ray does not start on this machine: {why}; see its logs (ray/session_latest), or set runner=local"
             raise UserError(why) from None
         raise UserError(
             f"runner.address={runner.address}: no Ray cluster can be used there: {why}; start one with "

@@ -33,7 +33,7 @@ def test_ray_that_does_not_start_is_one_line(error, monkeypatch):
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
-    with pytest.raises(UserError, match="^Ray cannot be started on this machine: The node timed out during startup"):
+    with pytest.raises(UserError, match=r"^Ray does not start on this machine: The node timed out during startup"):
         tasks.started(RunnerConfig(name="ray"))
 
 
