@@ -2,7 +2,7 @@ from __future__ import annotations
 
 __doc__ = """`superbpe encode TOKENIZER TEXT... --to FOLDER`: encode text files into shards.
 
-Shards are memory-mapped ids, and where each document ends.
+Shards are memory-mapped ids, and where each document ends. `--layout` writes the files of another trainer instead.
 """
 
 from pathlib import Path
@@ -22,6 +22,7 @@ from experiments.cli.arguments import (
 from experiments.cli.console import finish
 from experiments.numbers import si
 from experiments.progress import Reporter
+from lm.data.layouts import LAYOUTS
 from lm.data.sharding import reading_threads, write_shards
 from tokenizer.durable import naming
 from tokenizer.errors import UserError
@@ -40,6 +41,8 @@ def parser() -> Parser:
     add_tokenizer(options)
     add_text(options)
     add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    readers = "; ".join(f"{name}: {layout.reader}" for name, layout in LAYOUTS.items())
+    add("--layout", choices=list(LAYOUTS), default="ours", help=f"format, by the trainer that reads it ({readers})")
     add_threads(options)
     return options
 
@@ -51,19 +54,22 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"{first} is text; name the tokenizer first: {arguments.text[0]} {first}")
     reporter, corpus = Reporter(), open_text(arguments, arguments.text)
     tokenizer = open_any(first, pattern=arguments.pattern, end_of_text=arguments.end_of_text).tokenizer
+    layout = LAYOUTS[arguments.layout]
     with out_folder(arguments.to, "--to"), reporter.stage("encode"), naming(arguments.to):
         manifest = write_shards(
             arguments.to,
             tokenizer,
             corpus.batches(readers=reading_threads(arguments.threads)),
+            layout=layout,
             threads=arguments.threads,
             progress=reporter.progress,
             skipped=corpus.skipped.summary,
         )
+    where = "ends with" if layout.ends_documents else "follows"
     reporter.say(
         f"{manifest['n_tokens']:,} tokens of {si(manifest['n_bytes'])}B in {manifest['n_documents']:,} "
         f"documents, files of {manifest['dtype']}: {len(manifest['shards'])}; "
-        f"each document follows {manifest['end_of_text']} (id {manifest['eos_id']})"
+        f"each document {where} {manifest['end_of_text']} (id {manifest['eos_id']})"
     )
     then = ["fertility", *with_pattern(first, arguments.pattern), *text_options(arguments, arguments.text)]
     finish(arguments.to, then=then)

@@ -1,10 +1,11 @@
-"""Writing of shards: encoded documents into files of tokens and lists of documents."""
+"""Writing of encoded documents: what all layouts share, and our own shards."""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import xxhash
@@ -17,6 +18,7 @@ from tokenizer.files import recorded, remember_checksum, write_sealed
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
+    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -79,18 +81,24 @@ class Encoded:
         )
 
 
+def smallest_dtype(vocab_size: int) -> str:
+    """Type of ids on disk: uint16 up to 65,536 tokens, otherwise uint32."""
+    return "uint16" if vocab_size <= 1 << 16 else "uint32"
+
+
 class Encoder:
     """Encodes documents for a `Writer`.
 
     Args:
         tokenizer: Must have an `end_of_text`.
+        dtype: Type of the ids, uint16 or uint32; None takes the smaller one that holds the vocabulary.
     """
 
-    def __init__(self, tokenizer: TokenizerLike) -> None:
+    def __init__(self, tokenizer: TokenizerLike, dtype: str | None = None) -> None:
         self._tokenizer = tokenizer
         self.eos = tokenizer.end_id
         self.lengths = np.asarray(tokenizer.token_byte_lengths(), np.uint32)
-        self.dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
+        self.dtype = dtype or smallest_dtype(tokenizer.vocab_size)
 
     def encode(self, batch: Batch, first: int) -> Encoded:
         """Encode documents, of which the first has index `first`, on the calling thread."""
@@ -117,73 +125,94 @@ class Encoder:
         return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered)
 
 
-class Writer:
-    """Writes encoded documents into a new folder.
+class Writer(ABC):
+    """Writes encoded documents into the files of a new folder. Each layout is a subclass.
 
     Args:
         folder: Target; must be empty.
         tokenizer: Encodes the documents.
-        tokens_per_shard: A new file is started once the last one has this many tokens.
+        tokens_per_file: A new file is started once the last one has this many tokens.
+
+    Attributes:
+        reader: Programs that read the layout.
+        ends_documents: Whether `end_of_text` follows each document. Otherwise it precedes each one.
+        n_documents: Documents so far.
+        n_bytes: UTF-8 bytes of the documents so far.
+        n_tokens: Tokens so far.
     """
 
-    def __init__(self, folder: Path, tokenizer: TokenizerLike, tokens_per_shard: int) -> None:
-        self.folder, self.encoder = folder, Encoder(tokenizer)
-        self._tokenizer, self._tokens_per_shard = tokenizer, tokens_per_shard
-        folder.mkdir(parents=True, exist_ok=True)
-        self._document_lists = ["document_ends.bin", "document_bytes.bin", *([NORMALIZED] * tokenizer.changes_text)]
-        lists = [*self._document_lists, *([] if tokenizer.fixed_bytes else [COVERED])]
-        self._list_files = {name: HashedFile(folder / name) for name in lists}
-        self._shards: list[dict[str, Any]] = []
-        self.n_documents, self.n_bytes, self._n_tokens = 0, 0, 0
-        self._begin = 0, 0, 0  # totals before the current shard
-        self._shard: HashedFile | None = None
-        self._shard_loss = TextLoss()
+    reader: ClassVar[str]
+    ends_documents: ClassVar[bool] = False
 
-    def __enter__(self) -> Writer:
+    def __init__(self, folder: Path, tokenizer: TokenizerLike, tokens_per_file: int) -> None:
+        self.folder, self.tokenizer = folder, tokenizer
+        self.encoder = Encoder(tokenizer, self.dtype(tokenizer.vocab_size))
+        folder.mkdir(parents=True, exist_ok=True)
+        self._tokens_per_file = tokens_per_file
+        self._files: list[dict[str, Any]] = []
+        self.n_documents, self.n_bytes, self.n_tokens = 0, 0, 0
+        self._begin: tuple[int, int, int] | None = None  # totals before the current file
+        self._loss = TextLoss()
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in (self._shard, *self._list_files.values()):
-            if file is not None:
-                file.abandon()
+        self._abandon()
+
+    @classmethod
+    def dtype(cls, vocab_size: int) -> str:
+        """Type of the encoded ids, uint16 or uint32.
+
+        Raises:
+            UserError: If the layout cannot hold the vocabulary.
+        """
+        return smallest_dtype(vocab_size)
+
+    @abstractmethod
+    def _start(self, number: int) -> str:
+        """Create a file of tokens and return its name."""
+
+    @abstractmethod
+    def _append(self, encoded: Encoded) -> None:
+        """Append documents to the current file. The totals do not count them yet."""
+
+    @abstractmethod
+    def _end(self) -> dict[str, Any]:
+        """Complete the current file and return fields for its record."""
+
+    @abstractmethod
+    def _abandon(self) -> None:
+        """Close all open files."""
 
     def add(self, encoded: Encoded) -> None:
         """Append documents; a file that is full is followed by a new one, and no document is split."""
         while len(encoded.ends):
-            if self._shard is None:
-                self._shard = HashedFile(self.folder / _name(len(self._shards)))
-                self._begin = self.n_documents, self.n_bytes, self._n_tokens
-            full = self._begin[2] + self._tokens_per_shard
-            n = min(len(encoded.ends), int(np.searchsorted(encoded.ends, full - self._n_tokens)) + 1)
-            self._append(self._shard, encoded[:n])
-            encoded = encoded[n:]
-            if self._n_tokens >= full:
-                self._finish_shard()
+            if self._begin is None:
+                self._begin = self.n_documents, self.n_bytes, self.n_tokens
+                self._files.append({"name": self._start(len(self._files))})
+            full = self._begin[2] + self._tokens_per_file
+            n = min(len(encoded.ends), int(np.searchsorted(encoded.ends, full - self.n_tokens)) + 1)
+            part, encoded = encoded[:n], encoded[n:]
+            self._append(part)
+            if self.tokenizer.changes_text:
+                self._loss += self._text_loss(part)
+            self.n_tokens += len(part.stream)
+            self.n_documents += len(part.ends)
+            self.n_bytes += int(part.sizes.sum())
+            if self.n_tokens >= full:
+                self._end_file()
 
-    def _append(self, shard: HashedFile, encoded: Encoded) -> None:
-        """Append documents to the current shard."""
-        shard.write(np.ascontiguousarray(encoded.stream).data)
-        numbers = (encoded.ends + self._n_tokens, encoded.sizes, encoded.normalized)
-        for name, listed in zip(self._document_lists, numbers, strict=False):
-            self._list_files[name].write(listed.astype("<i8").data)
-        if encoded.covered is not None:
-            self._list_files[COVERED].write(encoded.covered.astype("<u4").data)
-        if self._tokenizer.changes_text:
-            self._shard_loss += self._loss(encoded)
-        self._n_tokens += len(encoded.stream)
-        self.n_documents += len(encoded.ends)
-        self.n_bytes += int(encoded.sizes.sum())
-
-    def _loss(self, encoded: Encoded) -> TextLoss:
+    def _text_loss(self, encoded: Encoded) -> TextLoss:
         """Text that the tokens of some documents lack."""
         changed = int(np.count_nonzero(encoded.normalized))
         if encoded.covered is None:
             return TextLoss(changed_documents=changed)
         covered = encoded.covered.astype(np.int64)
         lacking = encoded.sizes - np.diff(np.append(0, covered.cumsum())[encoded.ends], prepend=0)
-        unknown_id = self._tokenizer.unknown_id
+        unknown_id = self.tokenizer.unknown_id
         unknown = encoded.stream == (-1 if unknown_id is None else unknown_id)
         return TextLoss(
             changed_documents=changed,
@@ -193,24 +222,22 @@ class Writer:
             unknown_bytes=int(covered[unknown].sum()),
         )
 
-    def _finish_shard(self) -> None:
-        """Close the current shard and record it."""
-        shard, self._shard = self._shard, None
-        if shard is None:
+    def _end_file(self) -> None:
+        """Complete the current file, if there is one, and record it."""
+        if self._begin is None:
             return
-        documents, n_bytes, n_tokens = self._begin
-        record: dict[str, Any] = {
-            "name": _name(len(self._shards)),
-            "n_tokens": self._n_tokens - n_tokens,
+        (documents, n_bytes, n_tokens), self._begin = self._begin, None
+        record = self._files[-1]
+        record |= {
+            "n_tokens": self.n_tokens - n_tokens,
             "n_documents": self.n_documents - documents,
             "n_bytes": self.n_bytes - n_bytes,
             "documents": [documents, self.n_documents],  # half-open range of document indices in the whole stream
-            "xxh3_128": shard.close(),
+            **self._end(),
         }
-        if self._tokenizer.changes_text:
-            record["text_loss"] = asdict(self._shard_loss)
-            self._shard_loss = TextLoss()
-        self._shards.append(record)
+        if self.tokenizer.changes_text:
+            record["text_loss"] = asdict(self._loss)
+            self._loss = TextLoss()
 
     def finish(self, skipped: dict[str, Any] | None = None) -> dict[str, Any]:
         """Close the files, write the manifest and return it.
@@ -220,34 +247,77 @@ class Writer:
         """
         if self.n_bytes == 0:
             raise UserError("no documents to encode: the corpus (or its split) is empty; check its paths and filters")
-        self._finish_shard()
+        self._end_file()
+        losses = [TextLoss(**file["text_loss"]) for file in self._files if "text_loss" in file]
+        return self._write_manifest(
+            {
+                "dtype": self.encoder.dtype,
+                "vocab_size": len(self.encoder.lengths),
+                "eos_id": self.encoder.eos,
+                "end_of_text": self.tokenizer.end_of_text,
+                "tokenizer_sha256": self.tokenizer.sha256,
+                "n_tokens": self.n_tokens,
+                "n_documents": self.n_documents,
+                "n_bytes": self.n_bytes,
+                # Only where it can happen: the bytes above are of the documents as they came.
+                **({"text_loss": asdict(sum(losses, TextLoss()))} if losses else {}),
+                **({"skipped": skipped} if skipped else {}),
+            }
+        )
+
+    @abstractmethod
+    def _write_manifest(self, about: dict[str, Any]) -> dict[str, Any]:
+        """Write the manifest, which contains `about`, and return it."""
+
+
+class ShardWriter(Writer):
+    """Our own shards, as `lm.data.shards` describes them."""
+
+    reader = "this program"
+
+    def __init__(self, folder: Path, tokenizer: TokenizerLike, tokens_per_file: int) -> None:
+        super().__init__(folder, tokenizer, tokens_per_file)
+        self._document_lists = ["document_ends.bin", "document_bytes.bin", *([NORMALIZED] * tokenizer.changes_text)]
+        lists = [*self._document_lists, *([] if tokenizer.fixed_bytes else [COVERED])]
+        self._list_files = {name: HashedFile(folder / name) for name in lists}
+        self._shard: HashedFile | None = None
+
+    def _abandon(self) -> None:
+        for file in (self._shard, *self._list_files.values()):
+            if file is not None:
+                file.abandon()
+
+    def _start(self, number: int) -> str:
+        name = f"tokens-{number:05}.bin"
+        self._shard = HashedFile(self.folder / name)
+        return name
+
+    def _append(self, encoded: Encoded) -> None:
+        assert self._shard is not None
+        self._shard.write(np.ascontiguousarray(encoded.stream).data)
+        numbers = (encoded.ends + self.n_tokens, encoded.sizes, encoded.normalized)
+        for name, listed in zip(self._document_lists, numbers, strict=False):
+            self._list_files[name].write(listed.astype("<i8").data)
+        if encoded.covered is not None:
+            self._list_files[COVERED].write(encoded.covered.astype("<u4").data)
+
+    def _end(self) -> dict[str, Any]:
+        assert self._shard is not None
+        return {"xxh3_128": self._shard.close()}
+
+    def _write_manifest(self, about: dict[str, Any]) -> dict[str, Any]:
         for file in self._list_files.values():
             file.close()
         write_whole(self.folder / "token_bytes.bin", self.encoder.lengths.astype("<u4").tobytes())
-        write_whole(self.folder / "token_hashes.bin", token_hashes(self._tokenizer).astype("<u8").tobytes())
-        files = [*(shard["name"] for shard in self._shards), *self._list_files, "token_bytes.bin", "token_hashes.bin"]
-        losses = [TextLoss(**shard["text_loss"]) for shard in self._shards if "text_loss" in shard]
+        write_whole(self.folder / "token_hashes.bin", token_hashes(self.tokenizer).astype("<u8").tobytes())
+        files = [*(shard["name"] for shard in self._files), *self._list_files, "token_bytes.bin", "token_hashes.bin"]
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "dtype": self.encoder.dtype,
-            "vocab_size": len(self.encoder.lengths),
-            "eos_id": self.encoder.eos,
-            "end_of_text": self._tokenizer.end_of_text,
-            "tokenizer_sha256": self._tokenizer.sha256,
-            "tokens_per_shard": self._tokens_per_shard,
-            "n_tokens": self._n_tokens,
-            "n_documents": self.n_documents,
-            "n_bytes": self.n_bytes,
-            # Only where it can happen: the bytes above are of the documents as they came.
-            **({"text_loss": asdict(sum(losses, TextLoss()))} if losses else {}),
-            **({"skipped": skipped} if skipped else {}),
-            "shards": self._shards,
+            **about,
+            "tokens_per_shard": self._tokens_per_file,
+            "shards": self._files,
             "files": recorded(self.folder, files),
         }
         write_sealed(self.folder / MANIFEST, manifest)
         return manifest
-
-
-def _name(number: int) -> str:
-    return f"tokens-{number:05}.bin"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.data.shard_writer import Encoded, Encoder, Writer
+from lm.data.shard_writer import Encoded, Encoder, ShardWriter
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_fields
 from tokenizer.progress import Throttle, thread_count
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from lm.data.shard_writer import Writer
     from lm.data.shards import Shards
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
@@ -61,6 +62,7 @@ def write_shards(
     batches: Iterable[Batch],
     config: ShardConfig | None = None,
     *,
+    layout: type[Writer] = ShardWriter,
     threads: int | None = None,
     progress: Progress | None = None,
     n_bytes: int | None = None,
@@ -75,6 +77,7 @@ def write_shards(
         tokenizer: Encodes the documents; must have an `end_of_text`.
         batches: Documents, as `tokenizer.corpus.Corpus.batches` yields them.
         config: Size of the files.
+        layout: Format of the files, one of `lm.data.layouts.LAYOUTS`.
         threads: Batches to encode at the same time; None uses all cores.
         progress: Called with ("shards", bytes of text done, `n_bytes`).
         n_bytes: Bytes of all documents, if known.
@@ -82,13 +85,15 @@ def write_shards(
             (`Corpus.skipped.summary`).
 
     Returns:
-        The manifest, as in `shards.json`.
+        The manifest, as in `shards.json`, or `encoded.json` in another layout than ours.
 
     Raises:
         UserError: If the folder is not empty, there are no documents, or tokens do not spell their document.
     """
-    source = encode_batches(tokenizer, batches, thread_count(threads))
-    return write_encoded(folder, tokenizer, source, config, progress=progress, n_bytes=n_bytes, skipped=skipped)
+    source = encode_batches(tokenizer, batches, thread_count(threads), layout.dtype(tokenizer.vocab_size))
+    return write_encoded(
+        folder, tokenizer, source, config, layout=layout, progress=progress, n_bytes=n_bytes, skipped=skipped
+    )
 
 
 def write_encoded(
@@ -97,6 +102,7 @@ def write_encoded(
     source: Generator[Encoded],
     config: ShardConfig | None = None,
     *,
+    layout: type[Writer] = ShardWriter,
     progress: Progress | None = None,
     n_bytes: int | None = None,
     skipped: Callable[[], dict[str, Any]] | None = None,
@@ -108,13 +114,14 @@ def write_encoded(
         tokenizer: The tokenizer that encodes the documents.
         source: The documents in order.
         config: As for `write_shards`.
+        layout: As for `write_shards`.
         progress: As for `write_shards`.
         n_bytes: As for `write_shards`.
         skipped: As for `write_shards`.
     """
     size = (config or ShardConfig()).tokens_per_shard
     report = Throttle(progress, "shards", n_bytes)
-    with new_folder(folder) as unfinished, Writer(unfinished, tokenizer, size) as writer, closing(source):
+    with new_folder(folder) as unfinished, layout(unfinished, tokenizer, size) as writer, closing(source):
         for encoded in source:
             writer.add(encoded)
             report(writer.n_bytes)
@@ -131,7 +138,7 @@ def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, docum
         shards: The source.
         documents: Indices of the documents.
     """
-    with Writer(folder, tokenizer, ShardConfig().tokens_per_shard) as writer:
+    with ShardWriter(folder, tokenizer, ShardConfig().tokens_per_shard) as writer:
         for i in documents.tolist():
             span, one = shards.span(i), slice(i, i + 1)
             tokens = shards.tokens(span.start, span.stop).astype(writer.encoder.dtype)
@@ -141,15 +148,18 @@ def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, docum
         writer.finish()
 
 
-def encode_batches(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int) -> Generator[Encoded]:
+def encode_batches(
+    tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, dtype: str | None = None
+) -> Generator[Encoded]:
     """Encode documents in order, while the calling thread reads batches and writes results.
 
     Args:
         tokenizer: Encodes the documents; must have an `end_of_text`.
         batches: The documents.
         threads: Batches to encode at the same time.
+        dtype: Type of the ids, as for `Encoder`.
     """
-    encoder, first = Encoder(tokenizer), 0
+    encoder, first = Encoder(tokenizer, dtype), 0
     pending: deque[Future[Encoded]] = deque()
     with ThreadPoolExecutor(threads, "encode") as pool:
         try:

@@ -13,11 +13,6 @@ from tokenizer.tokenizer import Tokenizer
 
 READERS = ("tokenizers 0.23", "tokenizers 1.0", "tiktoken", "llama.cpp", "nanochat")
 """The software, in the order of the answers."""
-NANOCHAT = (
-    *("<|bos|>", "<|user_start|>", "<|user_end|>", "<|assistant_start|>", "<|assistant_end|>"),
-    *("<|python_start|>", "<|python_end|>", "<|output_start|>", "<|output_end|>"),
-)
-"""The special tokens that nanochat requires."""
 
 
 class Answer(NamedTuple):
@@ -53,12 +48,12 @@ def opens_in(tokenizer: TokenizerLike) -> list[Answer]:
     if tokenizer.mode == "two-pass":
         return [Answer(reader, opens=False, note="it cannot encode in two passes") for reader in READERS]
     answers: list[Answer] = []
-    for reader, ask in zip(READERS[:-1], (_hf, _newest_hf, _tiktoken, _llama_cpp), strict=True):
+    for reader, ask in zip(READERS, (_hf, _newest_hf, _tiktoken, _llama_cpp, _nanochat), strict=True):
         try:
             answers.append(Answer(reader, opens=True, note=ask(tokenizer)))
         except UserError as error:
             answers.append(Answer(reader, opens=False, note=str(error)))
-    return [*answers, _nanochat(tokenizer, answers[READERS.index("tiktoken")])]
+    return answers
 
 
 def summary(answers: list[Answer]) -> str:
@@ -101,10 +96,6 @@ def _llama_cpp(tokenizer: Tokenizer) -> str:
         return "ids differ for numbers that mix digits of scripts (export with --mixed-digits)"
 
 
-def _nanochat(tokenizer: Tokenizer, in_tiktoken: Answer) -> Answer:
-    """It encodes with tiktoken."""
-    if not in_tiktoken.opens:
-        return Answer("nanochat", opens=False, note="it encodes with tiktoken")
-    missing = [string for string in NANOCHAT if string not in tokenizer.special_tokens]
-    note = f"it needs the special tokens {' '.join(missing)}; add them with --special" if missing else ""
-    return Answer("nanochat", opens=True, note=note)
+def _nanochat(tokenizer: Tokenizer) -> str:
+    tiktoken.export(tokenizer, tiktoken.NANOCHAT)
+    return ""

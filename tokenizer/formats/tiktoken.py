@@ -9,9 +9,11 @@ token's own bytes merge into (`recover_merges` in native/src/encode/rules.rs has
 from __future__ import annotations
 
 import base64
+import io
+import pickle
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +34,11 @@ _FIRST_OF_TEKKEN = {"<unk>": 0, "<s>": 1, "</s>": 2}
 """The first special tokens of a tekken.json that names none."""
 PREFIX = "tiktoken:"
 """Start of a source that names an encoding of tiktoken."""
+NANOCHAT = (
+    *("<|bos|>", "<|user_start|>", "<|user_end|>", "<|assistant_start|>", "<|assistant_end|>"),
+    *("<|python_start|>", "<|python_end|>", "<|output_start|>", "<|output_end|>"),
+)
+"""The special tokens that nanochat requires."""
 
 
 def parse(path: Path) -> dict[bytes, int]:
@@ -148,13 +155,17 @@ def named_encoding(name: str) -> Stored:
     return from_ranks(encoding._mergeable_ranks, pattern=encoding._pat_str, special_tokens=encoding._special_tokens)
 
 
-def export(tokenizer: Described) -> dict[str, Any]:
+def export(tokenizer: Described, more: Sequence[str] = ()) -> dict[str, Any]:
     """Return the `pat_str`, `mergeable_ranks` and `special_tokens` with which tiktoken gives the same ids.
+
+    Args:
+        tokenizer: the tokenizer.
+        more: special tokens to add. They get the ids after the last one, unless the tokenizer has them.
 
     Raises:
         UserError: tiktoken cannot give the same ids; the message names the reason.
     """
-    definition = tokenizer.definition
+    definition = tokenizer.definition.with_special_tokens(more)
     if (why := next(_differences(definition), None)) is not None:
         raise UserError(f"the tokenizer cannot be written for tiktoken: {why}. Write it as hf or superbpe")
     ranks = {definition.vocab[i]: i for i in definition.ordinary_ids().tolist()}
@@ -163,6 +174,25 @@ def export(tokenizer: Described) -> dict[str, Any]:
         "mergeable_ranks": dict(sorted(ranks.items(), key=lambda item: item[1])),
         "special_tokens": dict(definition.special_tokens),
     }
+
+
+def nanochat_files(tokenizer: Described) -> dict[str, bytes]:
+    """The files `tokenizer.pkl`, a pickled `tiktoken.Encoding`, and `token_bytes.pt`, the bytes of each token.
+
+    Raises:
+        UserError: tiktoken or PyTorch is not installed; as for `export`.
+    """
+    parts = export(tokenizer, NANOCHAT)
+    with needs_extra("the files of nanochat: "):
+        import tiktoken
+        import torch
+    encoding = tiktoken.Encoding("superbpe", **parts)
+    lengths = torch.zeros(encoding.n_vocab, dtype=torch.int32)  # 0 for special tokens, which its metric leaves out
+    for token, i in parts["mergeable_ranks"].items():
+        lengths[i] = len(token)
+    saved = io.BytesIO()
+    torch.save(lengths, saved)
+    return {"tokenizer.pkl": pickle.dumps(encoding), "token_bytes.pt": saved.getvalue()}
 
 
 def _differences(definition: Definition) -> Iterator[str]:
