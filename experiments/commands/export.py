@@ -32,7 +32,7 @@ from tokenizer.errors import UserError
 from tokenizer.formats import carried
 from tokenizer.formats.hf import newest_readers
 from tokenizer.formats.llama_cpp import CRASHES
-from tokenizer.formats.tiktoken import NANOCHAT
+from tokenizer.formats.tiktoken import NANOCHAT, for_nanochat
 
 _TEXTS = 200
 """Documents of `--text` to compare a model on; more would take longer and show nothing new."""
@@ -99,16 +99,14 @@ def _export_tokenizer(arguments: argparse.Namespace, output: Path) -> None:
     written = formats.write(tokenizer, arguments.output, arguments.to)
     console.print(line(repr(tokenizer)), soft_wrap=True)
     if arguments.to == "nanochat":
-        specials = tokenizer.definition.with_special_tokens(NANOCHAT).special_tokens
-        console.print(
-            line("nanochat: " + ", ".join(f"{string} is {specials[string]}" for string in NANOCHAT)), soft_wrap=True
-        )
-    is_bare = arguments.to in ("tiktoken", "nanochat") or (arguments.to == "hf" and output.suffix == ".json")
+        specials = for_nanochat(tokenizer.definition).special_tokens
+        ids = ", ".join(f"{string} is {specials[string]}" for string in NANOCHAT)
+        console.print(line(f"special tokens: {ids}"), soft_wrap=True)
+    is_bare = arguments.to == "tiktoken" or (arguments.to == "hf" and output.suffix == ".json")
     say_left([*(carried.names(tokenizer) if is_bare else ()), *carried.carried(tokenizer).left])
     if arguments.to == "hf" and (note := newest_readers(tokenizer)) is not None:
         console.print(line(f"note: {note}".replace("`", "")), soft_wrap=True)
-    readable = arguments.tokenizer if arguments.to == "nanochat" else output
-    finish(*written, then=["fertility", readable, "<TEXT>"])
+    finish(*written, then=["fertility", output, "<TEXT>"])
 
 
 def _export_model(arguments: argparse.Namespace, output: Path) -> None:

@@ -22,7 +22,7 @@ from tokenizer.patterns import Pattern
 from tokenizer.special import END_OF_TEXT
 
 KINDS = ("superbpe", "hf", "tiktoken", "nanochat")
-"""Formats that can be written; gpt2 and tekken can only be read, nanochat only written."""
+"""Formats that can be written; gpt2 and tekken can only be read."""
 OTHER_KINDS = ("external", "sentencepiece")
 EXTERNAL_FILE = "external.json"
 """Names the software of a saved tokenizer of `tokenizer.external`."""
@@ -166,24 +166,26 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
     """
     path = Path(path)
     check_choice("format", kind, KINDS)
-    if kind == "superbpe":
+    if kind in ("superbpe", "nanochat"):
+        files: dict[str, Any] = {}
+        if kind == "nanochat":
+            tokenizer = Stored(tiktoken.for_nanochat(tokenizer.definition), tokenizer.provenance)
+            files = tiktoken.nanochat_files(tokenizer)
         with writing(path), new_folder(path) as partial:
             folder.save(tokenizer, partial)
+            write_files(partial, files)
         return sorted(path.iterdir())
-    target = path
-    files: dict[str, str | bytes] = {}
+    target, files = path, {}
     end = tokenizer.definition.end_of_text if tokenizer.definition.end_of_text != END_OF_TEXT else None
     if kind == "hf":
-        content = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)  # the layout of HF's own `save`
+        files = {HF_FILE: json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)}  # the layout of HF's own `save`
         if path.suffix == ".json":
-            target, files = path.parent, {path.name: content}
+            target, files = path.parent, {path.name: files[HF_FILE]}
             if end is not None:
                 warnings.warn(f"{path} does not say that {quoted(end)} ends documents; a folder does", stacklevel=2)
         else:
             beside = carried.carried(tokenizer)
-            files |= {HF_FILE: content} | beside.files | {HF_CONFIG_FILE: json.dumps(beside.config, indent=2)}
-    elif kind == "nanochat":
-        files |= tiktoken.nanochat_files(tokenizer)
+            files |= beside.files | {HF_CONFIG_FILE: json.dumps(beside.config, indent=2)}
     else:
         if path.suffix != ".tiktoken":
             raise UserError(f"{path} must end in .tiktoken")
@@ -200,8 +202,8 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
         raise UserError(f"{target} is a file; name a folder")
     # Never overwrite: an existing file may contain settings that are not kept here, such as a chat template. One with
     # the same content was written by this command before it was killed.
-    for name, data in files.items():
-        if (target / name).exists() and read_bytes(target / name) != (data.encode() if isinstance(data, str) else data):
+    for name, content in files.items():
+        if (target / name).exists() and read_bytes(target / name) != content.encode():
             raise UserError(f"{target / name} already exists; name a new folder or file")
     write_files(target, files)
     return [target / name for name in files]

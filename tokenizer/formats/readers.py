@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tokenizer.definition import Stored
 from tokenizer.errors import UserError
 from tokenizer.formats import tiktoken
 from tokenizer.formats.hf import NEEDS_ENGINE, newest_readers
@@ -97,5 +98,5 @@ def _llama_cpp(tokenizer: Tokenizer) -> str:
 
 
 def _nanochat(tokenizer: Tokenizer) -> str:
-    tiktoken.export(tokenizer, tiktoken.NANOCHAT)
+    tiktoken.export(Stored(tiktoken.for_nanochat(tokenizer.definition), {}))
     return ""

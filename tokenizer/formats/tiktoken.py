@@ -13,8 +13,9 @@ import io
 import pickle
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -155,17 +156,13 @@ def named_encoding(name: str) -> Stored:
     return from_ranks(encoding._mergeable_ranks, pattern=encoding._pat_str, special_tokens=encoding._special_tokens)
 
 
-def export(tokenizer: Described, more: Sequence[str] = ()) -> dict[str, Any]:
+def export(tokenizer: Described) -> dict[str, Any]:
     """Return the `pat_str`, `mergeable_ranks` and `special_tokens` with which tiktoken gives the same ids.
-
-    Args:
-        tokenizer: the tokenizer.
-        more: special tokens to add. They get the ids after the last one, unless the tokenizer has them.
 
     Raises:
         UserError: tiktoken cannot give the same ids; the message names the reason.
     """
-    definition = tokenizer.definition.with_special_tokens(more)
+    definition = tokenizer.definition
     if (why := next(_differences(definition), None)) is not None:
         raise UserError(f"the tokenizer cannot be written for tiktoken: {why}. Write it as hf or superbpe")
     ranks = {definition.vocab[i]: i for i in definition.ordinary_ids().tolist()}
@@ -176,13 +173,21 @@ def export(tokenizer: Described, more: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
+def for_nanochat(definition: Definition) -> Definition:
+    """Add the missing ones of nanochat's special tokens after all ids; each document begins with `<|bos|>`."""
+    return replace(definition.with_special_tokens(NANOCHAT), end_of_text=NANOCHAT[0])
+
+
 def nanochat_files(tokenizer: Described) -> dict[str, bytes]:
     """The files `tokenizer.pkl`, a pickled `tiktoken.Encoding`, and `token_bytes.pt`, the bytes of each token.
+
+    Args:
+        tokenizer: a tokenizer with nanochat's special tokens.
 
     Raises:
         UserError: tiktoken or PyTorch is not installed; as for `export`.
     """
-    parts = export(tokenizer, NANOCHAT)
+    parts = export(tokenizer)
     with needs_extra("the files of nanochat: "):
         import tiktoken
         import torch

@@ -7,10 +7,11 @@ import pytest
 from superbpe import PHASE1, PRESETS, train_superbpe
 from tests import other_tokenizers, texts
 from tests.lm import tiny
-from tokenizer import UserError, formats, patterns, train_bpe
+from tokenizer import Tokenizer, UserError, formats, patterns, train_bpe
 from tokenizer.external.load import load_pretrained
 from tokenizer.formats import tiktoken
-from tokenizer.formats.readers import NANOCHAT, READERS, Answer, opens_in, summary
+from tokenizer.formats.readers import READERS, Answer, opens_in, summary
+from tokenizer.formats.tiktoken import NANOCHAT
 
 
 def answers(tokenizer):
@@ -56,8 +57,7 @@ def test_conditions_and_reasons():
     assert "no: it has no regex engine" in found["tokenizers 1.0"].text
     assert "yes, but it crashes on tens of thousands of characters without punctuation" in found["llama.cpp"].text
     assert summary(list(found.values())) == (
-        "opens in tokenizers 0.23, tiktoken, llama.cpp (with a condition), nanochat (with a condition); "
-        "not in tokenizers 1.0"
+        "opens in tokenizers 0.23, tiktoken, llama.cpp (with a condition), nanochat; not in tokenizers 1.0"
     )
     found = answers(train_bpe(documents, 300, pattern="o200k"))
     assert "about 4,700 characters" in found["tokenizers 1.0"].text
@@ -70,23 +70,32 @@ def test_conditions_and_reasons():
     assert summary([Answer("tiktoken", opens=False, note="why")]) == "not in tiktoken"
 
 
-def test_nanochat_needs_its_special_tokens():
-    library = pytest.importorskip("tiktoken")
+@pytest.mark.parametrize("existing", [(), NANOCHAT[:2]])
+def test_nanochat_opens_its_files(existing, tmp_path):
+    """As nanochat/tokenizer.py opens `tokenizer.pkl`, and scripts/tok_train.py computes `token_bytes.pt`."""
+    pytest.importorskip("tiktoken")
+    torch = pytest.importorskip("torch")
     documents = texts.sample(40_000)
-    lacking = answers(train_bpe(documents, 300, special_tokens=[*NANOCHAT[:-1]]))["nanochat"]
-    assert lacking.text == "yes, but it needs the special tokens <|output_end|>; add them with --special"
-    tokenizer = train_bpe(documents, 300, special_tokens=NANOCHAT)
+    tokenizer = train_bpe(documents, 300, special_tokens=[*existing, "<|endoftext|>"])
     assert answers(tokenizer)["nanochat"].text == "yes"
-    # Its tokenizer.pkl, as in docs/exporting.md, and what it asks of the encoding.
-    encoding = pickle.loads(pickle.dumps(library.Encoding("superbpe", **tiktoken.export(tokenizer))))
-    assert [encoding.encode_single_token(string) for string in NANOCHAT] == [*tokenizer.special_tokens.values()]
+    formats.write(tokenizer, tmp_path / "out", "nanochat")
+    ours = Tokenizer.load(tmp_path / "out")
+    assert (ours.end_of_text, ours.special_tokens["<|bos|>"]) == ("<|bos|>", ours.end_id)
+    assert ours.encode_ordinary(documents[0]) == tokenizer.encode_ordinary(documents[0])
+    encoding = pickle.loads((tmp_path / "out" / "tokenizer.pkl").read_bytes())
+    specials = [encoding.encode_single_token(string) for string in NANOCHAT]
+    assert specials[: len(existing)] == [tokenizer.special_tokens[string] for string in existing]
+    assert specials[len(existing) :] == list(range(300, encoding.n_vocab))
     assert encoding.encode_ordinary_batch(documents) == [tokenizer.encode_ordinary(text) for text in documents]
-    lengths = [len(encoding.decode_single_token_bytes(i)) for i in tokenizer.ordinary_ids().tolist()]
-    assert lengths == tokenizer.token_byte_lengths()[tokenizer.ordinary_ids()].tolist()
-    assert encoding.n_vocab == tokenizer.vocab_size
+    marked = {encoding.encode_single_token(string) for string in encoding.special_tokens_set}
+    expected = [0 if i in marked else len(encoding.decode_single_token_bytes(i)) for i in range(encoding.n_vocab)]
+    lengths = torch.load(tmp_path / "out" / "token_bytes.pt", weights_only=True)
+    assert (lengths.dtype, lengths.tolist()) == (torch.int32, expected)
 
 
-def test_nothing_is_said_about_tokenizers_of_other_software(tmp_path):
-    pytest.importorskip("tokenizers")
-    path = other_tokenizers.write(tmp_path, "lowercased_bytes")
-    assert opens_in(load_pretrained(path).tokenizer) == []
+def test_a_start_of_a_special_token_is_rejected(tmp_path):
+    tokenizer = train_bpe(texts.sample(4_000), 270, special_tokens=["<|bos"])
+    assert "its special token '<|bos' is a prefix of '<|bos|>'" in answers(tokenizer)["nanochat"].text
+    with pytest.raises(UserError, match="is a prefix of"):
+        formats.write(tokenizer, tmp_path / "out", "nanochat")
+    assert not (tmp_path / "out").exists()
