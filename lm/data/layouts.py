@@ -227,7 +227,14 @@ class DatasetsWriter(_ForeignWriter):
 
     def _start(self, number: int) -> str:
         name = f"train-{number:05}.parquet"
-        self._parquet = self._arrow.parquet.ParquetWriter(self.folder / name, self._schema, use_dictionary=False)
+        self._parquet = self._arrow.parquet.ParquetWriter(
+            self.folder / name,
+            self._schema,
+            compression="none",
+            use_dictionary=False,
+            write_statistics=False,
+            write_batch_size=1 << 20,
+        )
         return name
 
     def _append(self, encoded: Encoded) -> None:

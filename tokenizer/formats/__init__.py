@@ -6,7 +6,7 @@
 | hf | `tokenizer.json` | byte-level BPE; errors name any unsupported part | one-pass tokenizers |
 | gpt2 | `vocab.json` and `merges.txt`; `encoder.json` and `vocab.bpe` | with a pattern | no |
 | tiktoken | `NAME.tiktoken` or `.model`; the rest in `NAME.tiktoken.json` | with a pattern | if ids are ranks |
-| nanochat | superbpe's folder, `tokenizer.pkl`, `token_bytes.pt` | as superbpe | as tiktoken, with nine special tokens |
+| nanochat | superbpe's folder, `tokenizer.pkl`, `token_bytes.pt` | as superbpe | as tiktoken |
 | tekken | `tekken.json` of Mistral | exactly | no |
 """
 

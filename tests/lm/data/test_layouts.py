@@ -2,8 +2,8 @@
 
 import gzip
 import json
-import os
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -130,12 +130,12 @@ def test_a_failure_leaves_nothing(name, tmp_path, texts):
         yield Batch.from_texts(texts)
         raise KeyboardInterrupt
 
-    opened = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH
+    descriptors = Path("/proc/self/fd")
+    opened = len(list(descriptors.iterdir())) if descriptors.is_dir() else None
     with pytest.raises(KeyboardInterrupt):
         write_shards(tmp_path / "out", tiny.words(), interrupted(), ShardConfig(20), layout=LAYOUTS[name])
     assert list(tmp_path.iterdir()) == []
-    if opened:
-        assert len(os.listdir("/proc/self/fd")) <= opened  # noqa: PTH208
+    assert opened is None or len(list(descriptors.iterdir())) <= opened
 
 
 def test_a_file_that_its_header_cannot_count_is_rejected(tmp_path, monkeypatch, texts):

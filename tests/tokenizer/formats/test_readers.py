@@ -83,6 +83,7 @@ def test_nanochat_opens_its_files(existing, tmp_path):
     assert (ours.end_of_text, ours.special_tokens["<|bos|>"]) == ("<|bos|>", ours.end_id)
     assert ours.encode_ordinary(documents[0]) == tokenizer.encode_ordinary(documents[0])
     encoding = pickle.loads((tmp_path / "out" / "tokenizer.pkl").read_bytes())
+    assert encoding.n_vocab == ours.vocab_size
     specials = [encoding.encode_single_token(string) for string in NANOCHAT]
     assert specials[: len(existing)] == [tokenizer.special_tokens[string] for string in existing]
     assert specials[len(existing) :] == list(range(300, encoding.n_vocab))
@@ -99,3 +100,9 @@ def test_a_start_of_a_special_token_is_rejected(tmp_path):
     with pytest.raises(UserError, match="is a prefix of"):
         formats.write(tokenizer, tmp_path / "out", "nanochat")
     assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_said_about_tokenizers_of_other_software(tmp_path):
+    pytest.importorskip("tokenizers")
+    path = other_tokenizers.write(tmp_path, "lowercased_bytes")
+    assert opens_in(load_pretrained(path).tokenizer) == []
