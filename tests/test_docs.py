@@ -31,7 +31,7 @@ def _commands(page):
     lines = [line for code in _code(page, "sh") for line in code.replace("\\\n", " ").splitlines()]
     found = []
     for line in [*lines, *_inline(page)]:
-        if " -m " in line and "pytest -m " not in line:
+        if " -m " in line and "pytest -m " not in line and " -m scripts." not in line:  # nanochat's
             words = shlex.split(line, comments=True)
             module = words[words.index("-m") + 1 :]
             found.append(module[module[0] == "experiments" :])
@@ -104,7 +104,7 @@ def test_every_file_name_and_setting_exists(page):
     for paragraph in re.split(r"\n\n|\n(?=[-|] )", _FENCE.sub("", page.read_text())):
         earlier = "of commit" in paragraph  # the code of that commit
         for text in re.findall(r"`([^`\n]+)`", paragraph):
-            if text.endswith((".json", ".model")):  # a file
+            if text.endswith((".json", ".model", ".pkl")):  # a file
                 continue
             if re.fullmatch(r"(?:tests|experiments|lm|tokenizer|superbpe|native|docs|configs)/[\w./-]+\.\w+", text):
                 assert earlier or (_ROOT / text).exists(), text
