@@ -20,6 +20,7 @@ COMMANDS = [
     "train a.txt --vocab-size 300 --to out",
     "extend bpe a.txt --vocab-size 300 --to out",
     "encode bpe a.txt --to out",
+    "encode bpe a.txt --to out --layout automodel",
     "export bpe out --to superbpe",
     "export bpe out --to hf",
     "export bpe out.json --to hf",
