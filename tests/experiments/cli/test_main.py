@@ -165,7 +165,7 @@ def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_comm
 ):
     folder, text = small
     rest, exact = TAKING[command]
-    monkeypatch.setattr("tokenizer.external.opening._snapshot", lambda *_: (Path(folder), "c0ffee"))
+    monkeypatch.setattr("tokenizer.external.opening.snapshot", lambda *_: (Path(folder), "c0ffee"))
     monkeypatch.setattr("tokenizer.external.opening.named_encoding", lambda _: formats.read(folder))
 
     skipping = ["--field", "body", "--on-error", "skip"]

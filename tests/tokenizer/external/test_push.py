@@ -58,7 +58,7 @@ def test_the_examples_of_the_card_give_the_same_ids(superwords, tmp_path, monkey
     folder = Path(superwords.push_to_hub("org/name", to=tmp_path / "out"))
     card = (folder / CARD).read_text(encoding="utf-8")
     expected = superwords.encode(TEXTS[0])
-    monkeypatch.setattr("tokenizer.external.opening._snapshot", lambda *_: (folder, "c0ffee"))
+    monkeypatch.setattr("tokenizer.external.opening.snapshot", lambda *_: (folder, "c0ffee"))
     load = transformers.AutoTokenizer.from_pretrained
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda _: load(str(folder)))
     for way in ("superbpe-framework", "transformers"):
