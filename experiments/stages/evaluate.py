@@ -77,7 +77,7 @@ def score(
         f"evaluate {name}",
         Scores,
         "evaluation",
-        config={**scoring, "version": FORMAT_VERSION},
+        config={**scoring, "version": FORMAT_VERSION, "token_nats": True},
         inputs={"lm": model.hash, "heldout": arm.heldout.hash, "documents": documents.hash},
         build=build,
         describe=lambda scores: f"{scores.bits_per_byte:.4f} bits per byte on {si(scores.n_bytes)}B",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 6
 ARRAYS = "arrays.npz"
+LOSSES = "token_nats.npy"
 FEWEST_CLUSTERS = 2
 """`auto` takes single documents as the unit of sampling if there are fewer sources than this."""
 SOURCE = "source"
@@ -104,7 +105,7 @@ class Evaluation:
         tokenizer_sha256: Hash of the tokenizer.
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
         document_tokens: int64[n_documents], text tokens of each.
-        text_nats: float64[n_documents], loss of the text tokens of each.
+        text_nats: float64[n_documents], loss of the text tokens of each: the sum of `token_nats`.
         eos_nats: float64[n_documents], loss of the `end_of_text` that ends each; NaN if the model has none.
         changed: bool[n_documents], whether the tokens of a document decode to another text.
         token_counts: int64[vocab_size], number of times each id was a target, `end_of_text` included.
@@ -113,6 +114,8 @@ class Evaluation:
         context_bytes_sum: Sum over all scored bytes of the bytes of their context.
         groups: Groupings of the documents, by name: `kind`, `source`, `script`.
         document_hashes: uint64[n_documents], equal for documents of equal text; by default, no texts are equal.
+        token_nats: float32[n_text_tokens], loss of each text token of all documents, in order, memory-mapped if it was
+            loaded; None if it was not kept.
     """
 
     config: EvalConfig
@@ -128,6 +131,7 @@ class Evaluation:
     context_bytes_sum: int
     groups: Mapping[str, Grouping] = field(default_factory=dict)
     document_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    token_nats: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if len(self.document_hashes) != len(self.document_bytes):
@@ -202,7 +206,7 @@ class Evaluation:
         return Ratio.of(losses * units.scale, units.sizes * units.scale, units.strata)
 
     def only(self, documents: NDArray[np.bool_]) -> Evaluation:
-        """Return the scores of some documents; sums over tokens remain those of all documents.
+        """Return the scores of some documents; sums over tokens remain those of all documents, without `token_nats`.
 
         If whole sources are sampled, but the documents have a single source, documents are sampled.
 
@@ -218,6 +222,7 @@ class Evaluation:
             self,
             config=dataclasses.replace(self.config, cluster=cluster),
             groups=groups,
+            token_nats=None,
             **{name: getattr(self, name)[documents] for name in _PER_DOCUMENT},
         )
 
@@ -265,12 +270,15 @@ class Evaluation:
         ]
 
     def save(self, folder: Path) -> None:
-        """Write `arrays.npz`, then `evaluation.json`, which marks the folder as complete."""
+        """Write `arrays.npz`, `token_nats.npy`, then `evaluation.json`, which marks the folder as complete."""
         folder.mkdir(parents=True, exist_ok=True)
         index = {f"group:{name}": grouping.index for name, grouping in self.groups.items()}
         arrays = {name: getattr(self, name) for name in (*_PER_DOCUMENT, _COUNTS)}
         with replacing(folder / ARRAYS) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays, **index)
+        if self.token_nats is not None:
+            with replacing(folder / LOSSES) as file:
+                np.save(file, self.token_nats, allow_pickle=False)
         content = {
             "format_version": FORMAT_VERSION,
             "config": dataclasses.asdict(self.config),
@@ -298,13 +306,19 @@ class Evaluation:
             scalars = {name: content[name] for name in _SCALARS}
             config = EvalConfig(**content["config"])
             counts = saved[_COUNTS]
+            kept = folder / LOSSES
+            token_nats = np.load(kept, mmap_mode="r", allow_pickle=False) if kept.exists() else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, UserError) or not is_damage(error):
                 raise
             raise UserError(f"{folder} has no complete evaluation ({error!r}); evaluate again") from error
-        if len({len(array) for array in arrays.values()}) != 1:
+        n_tokens = None if token_nats is None else len(token_nats)
+        if len({len(array) for array in arrays.values()}) != 1 or n_tokens not in (
+            None,
+            arrays["document_tokens"].sum(),
+        ):
             raise UserError(f"{folder} has a damaged evaluation; evaluate again")
-        return cls(config=config, groups=groups, token_counts=counts, **arrays, **scalars)
+        return cls(config=config, groups=groups, token_counts=counts, token_nats=token_nats, **arrays, **scalars)
 
 
 def mean_or_none(values: NDArray[np.float64]) -> float | None:

@@ -92,6 +92,7 @@ def evaluate(
         document_tokens=np.diff(shards.document_ends, prepend=0) - 1,
         text_nats=scores.text_nats,
         eos_nats=scores.eos_nats,
+        token_nats=scores.token_nats,
         changed=shards.normalized_bytes != 0,
         token_counts=scores.token_counts,
         limited_bytes=limited,

@@ -44,19 +44,22 @@ class Scores:
     Attributes:
         text_nats: float64[n_documents].
         eos_nats: float64[n_documents].
+        token_nats: float32[n_text_tokens].
         token_counts: int64[vocab_size].
         totals: int64[3]: limited_bytes, short_context_bytes, context_bytes_sum.
     """
 
     text_nats: NDArray[np.float64]
     eos_nats: NDArray[np.float64]
+    token_nats: NDArray[np.float32]
     token_counts: NDArray[np.int64]
     totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
 
     @classmethod
-    def zeros(cls, n_documents: int, vocab_size: int) -> Scores:
-        """Scores of no documents."""
-        return cls(np.zeros(n_documents), np.zeros(n_documents), np.zeros(vocab_size, np.int64))
+    def zeros(cls, shards: Shards) -> Scores:
+        """Scores of no documents yet."""
+        n, n_tokens = shards.n_documents, shards.n_tokens - shards.n_documents
+        return cls(np.zeros(n), np.zeros(n), np.zeros(n_tokens, np.float32), np.zeros(shards.vocab_size, np.int64))
 
     def arrays(self) -> list[NDArray[Any]]:
         """All arrays, each of which adds up."""
@@ -89,7 +92,7 @@ def score_documents(
         note: Likewise.
     """
     world = current()
-    scores = Scores.zeros(shards.n_documents, shards.vocab_size)
+    scores = Scores.zeros(shards)
     with _in_evaluation(model), world.together():
         forward = model if isinstance(model, ScorableModel) else Forward(model, shards.eos_id, precision=precision)
         finish: Callable[[], None] | None = None
@@ -195,7 +198,10 @@ def _queue(
                     "large for their number format; train it with lower learning rates, or name another model"
                 )
             text, end = np.split(values[1:], [len(values) - 1 - (forward.end_id is not None)])
-            scores.text_nats[document], scores.eos_nats[document] = text.sum(), end.sum() if len(end) else np.nan
+            first = shards.span(document).start - document
+            stored = scores.token_nats[first : first + len(text)] = text.astype(np.float32)
+            scores.text_nats[document] = stored.sum(dtype=np.float64)
+            scores.eos_nats[document] = end.sum() if len(end) else np.nan
         ids = np.concatenate([x[1:] for x in sequences])
         scores.token_counts += np.bincount(ids, minlength=shards.vocab_size)
         scores.totals += [limited, short, context_sum]

@@ -127,8 +127,20 @@ def test_save_and_load(make_shards, tmp_path):
     for field in dataclasses.fields(Evaluation):
         assert np.array_equal(getattr(loaded, field.name), getattr(evaluation, field.name)), field.name
     assert loaded.summary() == evaluation.summary()
+    ends = np.cumsum(loaded.document_tokens)[:-1]
+    by_document = [part.sum(dtype=np.float64) for part in np.split(loaded.token_nats, ends)]
+    assert loaded.text_nats.tolist() == by_document
     with pytest.raises(UserError, match="no complete evaluation"):
         Evaluation.load(tmp_path)
+    kept = tmp_path / "e" / "token_nats.npy"
+    np.save(kept, loaded.token_nats[1:])
+    with pytest.raises(UserError, match="damaged evaluation"):
+        Evaluation.load(tmp_path / "e")
+    kept.write_bytes(kept.read_bytes()[:-1])
+    with pytest.raises(UserError, match="no complete evaluation"):
+        Evaluation.load(tmp_path / "e")
+    kept.unlink()
+    assert Evaluation.load(tmp_path / "e").token_nats is None
     (tmp_path / "e" / "arrays.npz").write_bytes(b"PK")
     with pytest.raises(UserError, match=r"arrays\.npz is damaged .*; evaluate again"):
         Evaluation.load(tmp_path / "e")

@@ -95,7 +95,7 @@ def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
     torch.set_num_threads(threads)
     errors = [process.communicate(timeout=240)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], errors
-    for name in ("arrays.npz", "evaluation.json"):
+    for name in ("arrays.npz", "token_nats.npy", "evaluation.json"):
         assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
     assert (tmp_path / "two" / "told").read_text() == "process 1: document 3 is not finite"
     assert (tmp_path / "two" / "absent").read_text().startswith("process 1: ")
