@@ -29,6 +29,7 @@ from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from lm.evaluate.config import EvalConfig
+from tokenizer.files import read_json
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -274,10 +275,11 @@ def _shown(
     from experiments.findings.next_step import next_step
     from experiments.report import artifact, over_compute
 
-    page, result, records = None, rungs[-1], list(map(record, rungs))
+    page, numbers, result, records = None, None, rungs[-1], list(map(record, rungs))
     if "report" in stages:
-        page = artifact.report(context, config.deployment, text, result, recorded(config)).path / artifact.PAGE
-    terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1)
+        folder_of_page = artifact.report(context, config.deployment, text, result, recorded(config)).path
+        page, numbers = folder_of_page / artifact.PAGE, read_json(folder_of_page / artifact.NUMBERS)
+    terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1, numbers=numbers)
     step = next_step(list(result.tested.values()), result.arms[0].settings, command_line(), result.seed_seconds)
     if len(rungs) > 1:
         step = over_compute.show(context, records, config.deployment, config.budget.tolerance, folder)

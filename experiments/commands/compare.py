@@ -115,7 +115,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     from experiments.findings.terminal import show_tables
     from experiments.findings.verdict import detail, verdict
 
-    show_tables(reporter, "Held-out text", found.result)
+    show_tables(reporter, "Held-out text", found.result, found.numbers)
     reporter.say(verdict(found.result), style="bold")
     for text in detail(found.result).splitlines():
         reporter.say(text)

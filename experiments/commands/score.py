@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
     from experiments.findings.terminal import show_tables
     from experiments.findings.verdict import conditions, detail, verdict
 
-    show_tables(reporter, "The text, models as given", found.result)
+    show_tables(reporter, "The text, models as given", found.result, found.numbers)
     reporter.say(verdict(found.result), style="bold")
     for line in [*detail(found.result).splitlines(), conditions(found.result)]:
         reporter.say(line)

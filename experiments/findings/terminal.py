@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from experiments.findings import answer
+from experiments.findings import answer, division
 from experiments.findings.verdict import BUDGETS, at_scale_of, detail, verdict
 from experiments.numbers import percent_change, si
 from experiments.progress import Lines, Table
@@ -12,6 +12,7 @@ from experiments.stages.contamination import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from experiments.findings.compared import Findings
     from experiments.progress import Reporter
@@ -46,7 +47,9 @@ def show_sizes(context: Context, results: Mapping[int, Findings]) -> None:
     context.reporter.table(Table(title, ["", *labels, "verdict"], rows))
 
 
-def show_result(context: Context, result: Findings, mode: str, *, last: bool = True) -> None:
+def show_result(
+    context: Context, result: Findings, mode: str, *, last: bool = True, numbers: Mapping[str, Any] | None = None
+) -> None:
     """Print the result: the tables, the verdict and its uncertainty.
 
     Args:
@@ -54,12 +57,13 @@ def show_result(context: Context, result: Findings, mode: str, *, last: bool = T
         result: The comparison.
         mode: What is equal between the models (`budget.mode`).
         last: Whether no comparison over compute follows, which says the same.
+        numbers: The numbers of the report; None without one.
     """
     for arm in result.arms:
         context.tracker.log(f"result/{arm.key}", {**arm.scores.save(), "flops": arm.lm.contents.trained.flops})
     say = context.reporter.say
     say("")
-    show_tables(context.reporter, f"Held-out text, {BUDGETS[mode]}", result)
+    show_tables(context.reporter, f"Held-out text, {BUDGETS[mode]}", result, numbers)
     say(verdict(result), style="bold")
     for line in detail(result).splitlines():
         say(line)
@@ -75,12 +79,18 @@ def show_result(context: Context, result: Findings, mode: str, *, last: bool = T
     context.tracker.log("summary", {f"{arm.key}/bits_per_byte": arm.scores.bits_per_byte for arm in result.arms})
 
 
-def show_tables(reporter: Reporter, title: str, result: Findings) -> None:
-    """Print the answer by kind of text, what training compute is worth, and the main numbers."""
+def show_tables(reporter: Reporter, title: str, result: Findings, numbers: Mapping[str, Any] | None = None) -> None:
+    """Print the answer by kind of text, what training compute is worth, where the gap comes from, and main numbers."""
     if len(result.arms) > 1:
         reporter.table(answer.table(title, answer.lines(result)))
         for sentence in answer.exchange_sentences(result):
             reporter.say(sentence)
+    if divided := numbers and numbers["division"]:
+        label = result.arms[result.pair[1]].label
+        if divided["missing"]:
+            reporter.say(f"{division.TITLE}: not measured, because {divided['missing']}")
+        else:
+            reporter.table(division.table(divided, label))
     reporter.table(_main_numbers("Models" if len(result.arms) > 1 else title, result))
 
 

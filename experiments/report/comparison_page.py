@@ -23,7 +23,7 @@ def render(report: dict[str, Any]) -> str:
 
 def version() -> str:
     """Return a hash of the files that render the page."""
-    found = ("answer", "compared", "differences", "further", "next_step", "verdict")
+    found = ("answer", "compared", "differences", "division", "further", "next_step", "verdict")
     files = ("comparison.html", "comparison_page.py", "charts.py", "data.py", "labels.py", "texts.py")
     return page.version(*files, "../stages/contamination.py", *(f"../findings/{name}.py" for name in found))
 

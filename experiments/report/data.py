@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from experiments.findings import answer
+from experiments.findings import answer, division
 from experiments.findings.differences import differences
 from experiments.findings.next_step import next_step
 from experiments.findings.verdict import at_scale_of, conditions, detail, lost_text, verdict
@@ -76,6 +76,7 @@ def gather(
         "tiles": _tiles(result, parts),
         "tokenizers": [_row(arm, deployment) for arm in result.arms],
         "differences": parts,
+        "division": division.divide(result),
         "contamination": None
         if result.overlap is None
         else {**result.overlap.contents.save(), "sentence": sentence(result.overlap.contents)},

@@ -57,6 +57,15 @@ def sample_report(labels=("BPE", "SuperBPE"), *, winner=None):
             {"by": by, "group": group, "tokenizer": label, "reference": first, "documents": 713, "n_bytes": 5000, "bytes_per_token": 4.5, "bits_per_byte": 1.695, "level": 0.95, "p": 0.09, "decision": "undecided", "withheld": "", **dict.fromkeys(("percent", "low", "high"), None if label == first else -0.42)}
             for by, group in (("all", ""), ("clean", ""), ("kind", "code"), ("kind", hostile[0]), ("source", "a.jsonl"), ("source", hostile[1])) for label in labels if (by, label) != ("all", first)
         ],
+        "division": {
+            "missing": "", "left_out": 3,
+            "rows": [
+                {"tokenizer": label, "reference": first, "class": name, "share": 0.25, "percent": -0.105, "low": None if name == "all" else -0.2, "high": None if name == "all" else 0.01}
+                for label in others for name in ("all", "words", "superwords", "mixed")
+            ],
+            "documents": [{"tokenizer": others[-1], "reference": first, "document": 17, "source": hostile[1], "n_bytes": 5000, "reference_bits_per_byte": 1.7, "bits_per_byte": 1.6, "change": -500.0, "text": TEXT}],
+            "segments": [{"tokenizer": others[-1], "reference": first, "text": hostile[0], "before": "value is ", "after": hostile[1], "class": "mixed", "document": 17, "reference_bits": 20.0, "bits": 12.5, "change": -7.5}],
+        },
         "contamination": {"sentence": "12.7 % of the held-out words occur in the training text."},
         "tuning": [
             {"tokenizer": label, "factor": factor, "bits_per_byte": bits, "n_documents": 40, "n_bytes": 500_000, "chosen": factor == 1, "warning": ""}
