@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.logging.tracking import LOGGERS
 from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import Deployment
@@ -22,8 +23,10 @@ from lm.train.config import TrainConfig
 from superbpe.rules import Rules
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.errors import UserError
-from tokenizer.files import shown
+from tokenizer.fields import check_fields, declare
+from tokenizer.files import Verify, shown
 from tokenizer.patterns import FULL_STRENGTH
+from tokenizer.progress import MOST_THREADS
 
 T = TypeVar("T")
 _FEWEST_RATES = 3
@@ -40,7 +43,7 @@ class CorpusSource(CorpusConfig):
             apply to those files, paths and fields do not).
     """
 
-    source: str = "files"
+    source: str = declare("files", choices=("files", "embedded"))
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,21 @@ class BpeConfig:
         forced_tokens: Strings that become tokens by the first merges, whatever their counts.
     """
 
-    vocab_size: int = 8192
+    vocab_size: int = declare(
+        8192,
+        least=1,
+        help="bytes, merges and special tokens together, of BPE and, unless it has its own, of SuperBPE",
+    )
     unit: str = "document"
     special_tokens: list[str] = field(default_factory=lambda: ["<|endoftext|>"])
     tie_break: str = "lowest-ids"
-    min_count: int = 1
-    max_token_bytes: int | None = None
+    min_count: int = declare(1, least=1)
+    max_token_bytes: int | None = declare(None, least=1)
     forbid: list[str] = field(default_factory=list)
     forced_tokens: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_fields(self, "bpe.")
 
     @property
     def wanted(self) -> dict[str, list[str]]:
@@ -90,7 +100,9 @@ class SuperbpeConfig(Rules):
     """
 
     vocab_size: int | None = None
-    transition: int | float | str = 0.8
+    transition: int | float | str = declare(
+        0.8, help="size at which phase 2 starts: a number of tokens or a fraction of the vocabulary size"
+    )
     phase1_pattern: str | None = None
     phase1_unit: str | None = None
 
@@ -148,10 +160,15 @@ class LmConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     sizes: list[int] = field(default_factory=list)
-    n_seeds: int = 1
+    n_seeds: int = declare(
+        1,
+        least=1,
+        remedy="; use 3 for a claim about tokenizers",
+        help="models per tokenizer; a claim about tokenizers requires at least three",
+    )
     tune_rates: list[float] = field(default_factory=list)
-    tune_bytes: int | None = None
-    tune_validation_bytes: int = 500_000
+    tune_bytes: int | None = declare(None, least=1)
+    tune_validation_bytes: int = declare(500_000, least=1)
 
     @property
     def all_sizes(self) -> list[int]:
@@ -164,6 +181,7 @@ class LmConfig:
         return range(self.train.seed, self.train.seed + self.n_seeds)
 
     def __post_init__(self) -> None:
+        check_fields(self, "lm.")
         factors = set(self.tune_rates)
         if factors and (len(factors) < _FEWEST_RATES or min(factors) <= 0):
             raise UserError(
@@ -183,7 +201,9 @@ class HeldoutConfig(EvalConfig):
             the luck of the text that tokenizers are trained on; with three seeds or more.
     """
 
-    contamination: int | None = 13
+    contamination: int | None = declare(
+        13, least=0, remedy=": a number of words such as 13, or null for no measurement"
+    )
     tokenizer_luck: bool = True
 
 
@@ -212,12 +232,24 @@ class BudgetConfig:
             next to nothing (Muennighoff et al., 2023), so a budget above this is probably a mistake.
     """
 
-    mode: str = "equal_bytes"
-    train_bytes: int = 12_000_000
-    train_flops: float | None = None
-    ladder: list[float] = field(default_factory=list)
-    tolerance: float = 0.01
-    max_epochs: float = 100.0
+    mode: str = declare("equal_bytes", choices=BUDGETS)
+    train_bytes: int = declare(12_000_000, least=1, help="bytes of training text that the first model reads")
+    train_flops: float | None = declare(
+        None,
+        least=1,
+        below=math.inf,
+        remedy=", or null for budget.train_bytes",
+        help="training FLOPs of the first model, instead of budget.train_bytes",
+    )
+    ladder: list[float] = declare(
+        factory=list,
+        help="smaller budgets to compare at too: shares of the largest, or bytes (FLOPs with train_flops)",
+    )
+    tolerance: float = declare(0.01, least=0)
+    max_epochs: float = declare(100.0, least=0)
+
+    def __post_init__(self) -> None:
+        check_fields(self, "budget.")
 
     @property
     def unit(self) -> str:
@@ -275,13 +307,23 @@ class RunnerConfig:
             per model if the Ray cluster has GPUs, and otherwise for training in this process.
     """
 
-    name: str = "local"
-    threads: int | None = None
-    memory_mb: int | None = 4096
+    name: str = declare("local", choices=("local", "ray"))
+    threads: int | None = declare(None, least=1, most=MOST_THREADS, help="number of threads")
+    memory_mb: int | None = declare(
+        4096, least=1, remedy=", or null for no limit", help="memory limit for count tables, in megabytes"
+    )
     address: str | None = None
-    part_mb: int = 256
-    timeout_s: float | None = 3600.0
-    gpus: int | None = None
+    part_mb: int = declare(256, least=1)
+    timeout_s: float | None = declare(3600.0, least=1)
+    gpus: int | None = declare(  # torchrun trains one model on several
+        None,
+        least=0,
+        most=1,
+        help="1 for one GPU per language model, 0 for models that are trained on the cores of the cluster",
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self, "runner.")
 
 
 @dataclass(frozen=True)
@@ -299,22 +341,33 @@ class Config:
         project: Name of the wandb project.
     """
 
-    corpus: CorpusSource = field(default_factory=CorpusSource)
-    pattern: str = FULL_STRENGTH
+    arms: dict[str, ArmConfig] = declare(factory=dict, help="the tokenizers to compare, by name")
+    reference: str | None = declare(None, help="name of the arm that the others are compared with")
+    corpus: CorpusSource = declare(factory=CorpusSource, help="the text of an experiment")
+    pattern: str = declare(FULL_STRENGTH, help="pretokenization pattern of phase 1: a name or a regular expression")
     bpe: BpeConfig = field(default_factory=BpeConfig)
-    superbpe: SuperbpeConfig = field(default_factory=SuperbpeConfig)
-    arms: dict[str, ArmConfig] = field(default_factory=dict)
-    reference: str | None = None
+    superbpe: SuperbpeConfig = declare(
+        factory=SuperbpeConfig,
+        help="superwords: the rules of phase 2, the transition, and what differs in their phase 1",
+    )
     shards: ShardConfig = field(default_factory=ShardConfig)
-    lm: LmConfig = field(default_factory=LmConfig)
+    runner: RunnerConfig = declare(
+        factory=RunnerConfig,
+        help="where text is processed and, on a cluster, where models are trained",
+    )
+    lm: LmConfig = declare(factory=LmConfig, help="the language model that is trained to evaluate each tokenizer")
+    budget: BudgetConfig = declare(factory=BudgetConfig, help="the training budget, which makes the comparison fair")
     eval: HeldoutConfig = field(default_factory=HeldoutConfig)
-    deployment: Deployment = field(default_factory=Deployment)
-    budget: BudgetConfig = field(default_factory=BudgetConfig)
-    runner: RunnerConfig = field(default_factory=RunnerConfig)
-    artifacts: str = "artifacts"
-    verify: str = "once"
-    logger: str = "none"
+    deployment: Deployment = declare(factory=Deployment, help="the model that will be deployed, and how it is served")
+    artifacts: str = declare(
+        "artifacts", help="folder for results, shared between runs: on this machine, or an s3:// or gs:// URL"
+    )
+    verify: str = declare("once", choices=typing.get_args(Verify))
+    logger: str = declare("none", choices=LOGGERS, help="none, wandb or wandb-offline; metrics.jsonl is always written")
     project: str = "superbpe"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @cache

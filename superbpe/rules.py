@@ -25,17 +25,10 @@ from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 
 from tokenizer import _native, patterns
 from tokenizer.documents import check_text
-from tokenizer.errors import UserError, check_choice, check_fields, check_strings, did_you_mean, quoted
+from tokenizer.errors import UserError, check_choice, check_strings, did_you_mean, quoted
+from tokenizer.fields import check_fields, declare
 from tokenizer.train.bpe import TIE_BREAKS, check_forbid
 
-_CHOICES = {
-    "unit": ("document", "line"),
-    "phase1_fence": ("lifted", "kept"),
-    "atoms": ("tokens", "pretokens"),
-    "counting": ("overlapping", "non-overlapping"),
-    "tie_break": (None, *TIE_BREAKS),
-}
-_LEAST = {"max_words": 1, "max_bytes": 2, "max_tokens": 2, "span_trigger": 2, "span_cap": 2, "min_count": 1}
 _MOST = 2**31 - 1
 
 
@@ -74,23 +67,23 @@ class Rules:
         sample_salt: changes which documents are in the sample.
     """
 
-    unit: str = "document"
+    unit: str = declare("document", choices=("document", "line"))
     fence: str = "none"
-    phase1_fence: str = "lifted"
-    atoms: str = "tokens"
+    phase1_fence: str = declare("lifted", choices=("lifted", "kept"))
+    atoms: str = declare("tokens", choices=("tokens", "pretokens"))
     eligible: str = r"\p{L}"
-    max_words: int | None = None
-    max_bytes: int | None = None
-    max_tokens: int | None = None
+    max_words: int | None = declare(None, least=1, most=_MOST)
+    max_bytes: int | None = declare(None, least=2, most=_MOST)
+    max_tokens: int | None = declare(None, least=2, most=_MOST)
     forbid: tuple[str, ...] = ()
-    min_count: int = 1
-    counting: str = "overlapping"
-    tie_break: str | None = None
-    span_trigger: int | None = None
-    span_cap: int = 10
-    truncate_quantile: float | None = None
+    min_count: int = declare(1, least=1, most=_MOST)
+    counting: str = declare("overlapping", choices=("overlapping", "non-overlapping"))
+    tie_break: str | None = declare(None, choices=(None, *TIE_BREAKS))
+    span_trigger: int | None = declare(None, least=2, most=_MOST)
+    span_cap: int = declare(10, least=2, most=_MOST)
+    truncate_quantile: float | None = declare(None, above=0, most=1)
     interleave: bool = False
-    sample: float = 1.0
+    sample: float = declare(1.0, above=0, most=1)
     sample_salt: str = ""
 
     def __post_init__(self) -> None:
@@ -142,20 +135,8 @@ class Rules:
             patterns.resolve(self.fence)
         except UserError as error:
             raise UserError(f"fence={quoted(self.fence)}: {error}") from None
-        for name, choices in _CHOICES.items():
-            check_choice(name, getattr(self, name), choices)
         self._check_pretokens()
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UserError(f"{name}={value} must be at least {least}")
-            if value is not None and value > _MOST:
-                raise UserError(f"{name}={value} must be at most {_MOST}")
-        if self.truncate_quantile is not None and not 0.0 < self.truncate_quantile <= 1.0:
-            raise UserError(f"truncate_quantile={self.truncate_quantile} must be greater than 0 and at most 1")
         check_forbid(self.forbid)
-        if not 0.0 < self.sample <= 1.0:
-            raise UserError(f"sample={self.sample} must be greater than 0 and at most 1")
 
     def _check_pretokens(self) -> None:
         if self.phase1_fence == "lifted" and self.atoms == "pretokens":

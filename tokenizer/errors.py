@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import math
-import numbers
 import operator
 import re
 import textwrap
-import typing
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 from importlib import metadata
-from types import NoneType, UnionType
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 
 class UserError(ValueError):
@@ -155,33 +150,3 @@ def check_strings(name: str, value: object) -> None:
     collection = isinstance(value, Collection) and not isinstance(value, str | bytes | bytearray)
     if not collection or not all(isinstance(string, str) for string in value):  # type: ignore[attr-defined]
         raise UserError(f"{name}={quoted(value)} is not a list of strings")
-
-
-_KINDS: dict[Any, tuple[type | tuple[type, ...], str]] = {
-    bool: (bool, "true or false"),
-    int: (numbers.Integral, "a whole number"),
-    float: (numbers.Real, "a number"),
-    str: (str, "a string"),
-    NoneType: (NoneType, "null"),
-}
-
-
-def check_fields(settings: Any) -> None:
-    """Reject a dataclass with a field of another type than its annotation. Only plain types are checked.
-
-    Raises:
-        UserError: a value has another type, or is not a number (NaN).
-    """
-    hints = typing.get_type_hints(type(settings))
-    for field in fields(settings):
-        hint, value = hints[field.name], getattr(settings, field.name)
-        origin = typing.get_origin(hint)
-        kinds = typing.get_args(hint) if origin is UnionType else (hint,)  # the class checks the choices of a Literal
-        if origin is tuple and typing.get_args(hint)[0] is str:
-            check_strings(field.name, value)
-        elif not all(kind in _KINDS for kind in kinds):
-            continue
-        elif not any(
-            isinstance(value, _KINDS[kind][0]) and (kind is bool or not isinstance(value, bool)) for kind in kinds
-        ) or (isinstance(value, float) and math.isnan(value)):
-            raise UserError(f"{field.name}={quoted(value)} must be {' or '.join(_KINDS[kind][1] for kind in kinds)}")

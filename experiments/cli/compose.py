@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-import operator
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
@@ -20,14 +18,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.arms import check_arms, check_name, preset_settings
-from experiments.config import BUDGETS, ArmConfig, Config, schema, storable
-from experiments.logging.tracking import LOGGERS, check_installed
+from experiments.config import ArmConfig, Config, schema, storable
+from experiments.logging.tracking import check_installed
 from experiments.numbers import with_sizes
 from experiments.shell import setting
 from superbpe.rules import PRESETS
-from tokenizer.errors import UserError, check_choice, check_whole, did_you_mean
-from tokenizer.files import Verify, shown
-from tokenizer.progress import MOST_THREADS
+from tokenizer.errors import UserError, did_you_mean
+from tokenizer.fields import limits_of
+from tokenizer.files import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,23 +36,6 @@ if TYPE_CHECKING:
 # Keys below a mapping whose names the user chooses; Hydra adds them only with `++`.
 _FREE = re.compile(r"(corpus\.sources|eval\.weights)(\.|$)|arms\.[^.]+\.[^.]+\.")
 _SIZES = re.compile(r"(^|[._])bytes(_|$)|(^|\.)(ladder|vocab_size|transition)$")
-_GROUPS = ("runner", "bpe", "shards", "budget")
-"""Groups whose numbers must be at least 1, or at least 0 for those of `_MAY_BE_ZERO`."""
-_MORE = (
-    *("corpus.max_bytes", "corpus.batch_bytes", "corpus.document_limit_bytes"),
-    *("lm.n_seeds", "lm.tune_bytes", "lm.tune_validation_bytes"),
-    *("lm.train.seed", "lm.train.checkpoint_seconds", "eval.contamination"),
-)
-_MAY_BE_ZERO = {
-    *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed", "lm.train.checkpoint_seconds"),
-    "eval.contamination",
-}
-_REMEDIES = {
-    "runner.memory_mb": ", or null for no limit",
-    "lm.n_seeds": "; use 3 for a claim about tokenizers",
-    "eval.contamination": ": a number of words such as 13, or null for no measurement",
-}
-
 
 ConfigStore.instance().store(name="schema", node=schema(Config))
 for _preset in PRESETS:
@@ -88,27 +69,10 @@ def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
 
 def validate(config: Config) -> None:
     """Raise a UserError for every mistake that can be found before any text is read."""
-    check_choice("logger", config.logger, LOGGERS)
     check_installed(config.logger)
-    check_choice("verify", config.verify, get_args(Verify))
-    check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
-    check_choice("budget.mode", config.budget.mode, BUDGETS)
-    check_choice("runner.name", config.runner.name, ("local", "ray"))
-    in_groups = (f"{group}.{field.name}" for group in _GROUPS for field in dataclasses.fields(getattr(config, group)))
-    for key in (*in_groups, *_MORE):
-        value, least = operator.attrgetter(key)(config), 0 if key in _MAY_BE_ZERO else 1
-        if isinstance(value, int | float) and not isinstance(value, bool) and not value >= least:
-            raise UserError(f"{key}={value} must be at least {least}{_REMEDIES.get(key, '')}")
-    for key, threads in (("runner.threads", config.runner.threads), ("lm.train.threads", config.lm.train.threads)):
-        if threads is not None:
-            check_whole(key, threads, 1, MOST_THREADS)
-    if config.runner.gpus is not None:
-        check_whole("runner.gpus", config.runner.gpus, 0, 1)  # torchrun trains one model on several
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.lm.train.device):
         raise UserError(f"lm.train.device={config.lm.train.device} is unknown; use auto, cpu, cuda or cuda:NUMBER")
     _check_corpus(config)
-    if config.budget.train_flops == math.inf:
-        raise UserError("budget.train_flops=inf must be finite, or null for budget.train_bytes")
     for amount in config.budget.rungs():
         if config.budget.train_flops is None:
             dataclasses.replace(config.lm.train, train_bytes=amount).check_schedule()
@@ -129,7 +93,7 @@ def _check_corpus(config: Config) -> None:
         )
     if len(given) > 1:
         raise UserError(f"corpus.{given[0]} and corpus.{given[1]} are both given; the text comes from one of them")
-    config.corpus.check()
+    config.corpus.check("corpus.")
     if not config.corpus.heldout_fraction and not config.corpus.heldout_paths:
         raise UserError(
             "no documents are held out; set corpus.heldout_fraction (0.01, for example) or corpus.heldout_paths"
@@ -218,6 +182,16 @@ def choices(group: str) -> list[str]:
     """Return the sorted choices of a configuration group; an empty list for a key."""
     with initialize_config_module("configs", version_base="1.3"):
         return _options(group)
+
+
+def helped(cls: type = Config, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The main settings with what they are, as the fields declare it."""
+    hints = get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if text := limits_of(field).help:
+            yield f"{prefix}{field.name}", text
+        if dataclasses.is_dataclass(inner := hints[field.name]):
+            yield from helped(cast("type", inner), f"{prefix}{field.name}.")
 
 
 @functools.cache  # takes 40 ms

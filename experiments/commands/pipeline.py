@@ -23,7 +23,7 @@ from rich.text import Text
 
 from experiments.cli import sweep
 from experiments.cli.arguments import Parser
-from experiments.cli.compose import check, choices, first_cell, keys, normalized, to_config
+from experiments.cli.compose import check, choices, first_cell, helped, keys, normalized, to_config
 from experiments.cli.console import complain, complain_of_bug, finish, spell, spelled, system_error
 from experiments.cli.process import stoppable
 from experiments.logging.tracking import Labels
@@ -44,41 +44,6 @@ if TYPE_CHECKING:
 
     from experiments.findings.compared import Findings
 
-SHOWN = {
-    "experiment": "a complete set of settings",
-    "arms": "the tokenizers to compare, by name",
-    "reference": "name of the arm that the others are compared with",
-    "corpus": "the text of an experiment",
-    "corpus.paths": "files, directories (searched recursively) and globs",
-    "corpus.sources": "named parts of the text: NAME to PATH, or PATH:3 to count documents three times in training",
-    "corpus.dataset": "a Hugging Face dataset to stream instead of paths: hub name or local path",
-    "corpus.heldout_fraction": "fraction of documents held out, chosen by a hash of their text",
-    "corpus.sample": "fraction of documents to keep, chosen by a hash of their text, independent of their position",
-    "pattern": "pretokenization pattern of phase 1: a name or a regular expression",
-    "bpe.vocab_size": "bytes, merges and special tokens together, of BPE and, unless it has its own, of SuperBPE",
-    "superbpe": "superwords: the rules of phase 2, the transition, and what differs in their phase 1",
-    "superbpe.transition": "size at which phase 2 starts: a number of tokens or a fraction of the vocabulary size",
-    "shards.tokens_per_shard": "a new file is started once the last one has this many tokens",
-    "lm": "the language model that is trained to evaluate each tokenizer",
-    "lm.n_seeds": "models per tokenizer; a claim about tokenizers requires at least three",
-    "lm.train.seed": "seed of the weights and of the order of documents",
-    "lm.train.device": "auto (CUDA if available), cpu, cuda or cuda:N",
-    "budget": "the training budget, which makes the comparison fair",
-    "budget.train_bytes": "bytes of training text that the first model reads",
-    "budget.train_flops": "training FLOPs of the first model, instead of budget.train_bytes",
-    "budget.ladder": "smaller budgets to compare at too: shares of the largest, or bytes (FLOPs with train_flops)",
-    "eval.context_bytes": "maximum context of a scored token in bytes",
-    "eval.cluster": "unit of sampling: document, source, or auto (sources if there are at least two)",
-    "eval.weights": "weights of the kinds of text, such as {english: 0.6, code: 0.4}, instead of their shares",
-    "deployment": "the model that will be deployed, and how it is served",
-    "runner": "where text is processed and, on a cluster, where models are trained",
-    "runner.threads": "number of threads",
-    "runner.memory_mb": "memory limit for count tables, in megabytes",
-    "runner.gpus": "1 for one GPU per language model, 0 for models that are trained on the cores of the cluster",
-    "artifacts": "folder for results, shared between runs: on this machine, or an s3:// or gs:// URL",
-    "logger": "none, wandb or wandb-offline; metrics.jsonl is always written",
-}
-"""Settings in `--help`; `--cfg job` prints all of them."""
 _EXAMPLES = """\
 examples:
   superbpe pipeline                         # the demonstration on the embedded corpus
@@ -107,16 +72,19 @@ class _PipelineParser(Parser):
 
     def format_help(self) -> str:
         """The flags, the main settings and examples."""
-        return "\n".join([super().format_help(), "main settings:", *map(_explained, SHOWN), "", _EXAMPLES, ""])
+        settings = {"experiment": "a complete set of settings", **dict(helped())}
+        width = max(map(len, settings)) + 1
+        lines = [_explained(key, text, width) for key, text in settings.items()]
+        return "\n".join([super().format_help(), "main settings:", *lines, "", _EXAMPLES, ""])
 
 
-def _explained(key: str) -> str:
+def _explained(key: str, text: str, width: int) -> str:
     values = choices(key)
     return textwrap.fill(
-        f"{SHOWN[key]}{': ' if values else ''}{', '.join(values)}",
+        f"{text}{': ' if values else ''}{', '.join(values)}",
         get_terminal_size().columns - 1,
-        initial_indent=f"  {key + '=':<{max(map(len, SHOWN)) + 1}}  ",
-        subsequent_indent=" " * (max(map(len, SHOWN)) + 5),
+        initial_indent=f"  {key + '=':<{width}}  ",
+        subsequent_indent=" " * (width + 4),
         break_long_words=False,
         break_on_hyphens=False,
     )

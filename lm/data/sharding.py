@@ -12,7 +12,7 @@ import numpy as np
 
 from lm.data.shard_writer import Encoded, Encoder, ShardWriter
 from tokenizer.durable import new_folder
-from tokenizer.errors import UserError, check_fields
+from tokenizer.fields import check_fields, declare
 from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ class ShardConfig:
         tokens_per_shard: A new file is started once the last one has this many tokens; documents are never cut.
     """
 
-    tokens_per_shard: int = 100_000_000
+    tokens_per_shard: int = declare(
+        100_000_000, least=1, help="a new file is started once the last one has this many tokens"
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.tokens_per_shard < 1:
-            raise UserError(f"tokens_per_shard={self.tokens_per_shard} must be at least 1")
 
 
 def write_shards(

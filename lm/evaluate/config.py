@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from tokenizer.errors import UserError, check_choice, check_fields, quoted
+from tokenizer.errors import UserError, quoted
+from tokenizer.fields import check_fields, declare
 
 
 @dataclass(frozen=True)
@@ -26,25 +27,26 @@ class EvalConfig:
             weight do not count. Empty for their shares of the held-out bytes.
     """
 
-    context_bytes: int = 1024
+    context_bytes: int = declare(1024, help="maximum context of a scored token in bytes")
     min_context_bytes: int = 256
-    batch_tokens: int = 8192
-    confidence: float = 0.95
-    cluster: str = "auto"
-    weights: dict[str, float] = field(default_factory=dict)
+    batch_tokens: int = declare(8192, least=1)
+    confidence: float = declare(0.95, above=0, below=1, remedy=", for instance 0.95")
+    cluster: str = declare(
+        "auto",
+        choices=("auto", "document", "source"),
+        help="unit of sampling: document, source, or auto (sources if there are at least two)",
+    )
+    weights: dict[str, float] = declare(
+        factory=dict, help="weights of the kinds of text, such as {english: 0.6, code: 0.4}, instead of their shares"
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_choice("cluster", self.cluster, ("auto", "document", "source"))
         if not 0 <= self.min_context_bytes < self.context_bytes:
             raise UserError(
                 f"min_context_bytes={self.min_context_bytes} must be at least 0 and below "
                 f"context_bytes={self.context_bytes}; half of it is a good choice"
             )
-        if self.batch_tokens < 1:
-            raise UserError(f"batch_tokens={self.batch_tokens} must be at least 1")
-        if not 0 < self.confidence < 1:
-            raise UserError(f"confidence={self.confidence} must be between 0 and 1, for instance 0.95")
         given: Any = self.weights
         weights = given.values() if isinstance(given, Mapping) else [None]
         if not all(isinstance(weight, int | float) and 0 < weight < math.inf for weight in weights):

@@ -16,7 +16,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tokenizer.errors import UserError, check_fields, check_whole
+from tokenizer.errors import UserError, check_whole
+from tokenizer.fields import check_fields, declare
 
 if TYPE_CHECKING:
     from lm.model.transformer import Transformer
@@ -60,51 +61,30 @@ class Deployment:
             are estimated; None for what the models of the comparison show.
     """
 
-    n_layers: int = 32
-    hidden_size: int = 4096
-    n_heads: int = 32
-    n_kv_heads: int = 8
-    head_dim: int = 128
-    mlp: str = "gated"
-    mlp_size: int = 14_336
-    n_experts: int = 0
-    active_experts: int = 0
-    shared_experts: int = 1
-    window_layers: int = 0
-    window_bytes: int = 0
-    context_bytes: int = 32_768
-    train_context_bytes: int = 32_768
-    weight_format: str = "bf16"
-    kv_format: str = "bf16"
-    batch: int = 64
-    device_flops: float = 989e12
-    device_bandwidth: float = 3.35e12
-    rho: float = 1.0
-    rate: float | None = None
+    n_layers: int = declare(32, least=1)
+    hidden_size: int = declare(4096, least=1)
+    n_heads: int = declare(32, least=1)
+    n_kv_heads: int = declare(8, least=1)
+    head_dim: int = declare(128, least=1)
+    mlp: str = declare("gated", choices=tuple(MLP_MATRICES))
+    mlp_size: int = declare(14_336, least=1)
+    n_experts: int = declare(0, least=0)
+    active_experts: int = declare(0, least=0)
+    shared_experts: int = declare(1, least=0)
+    window_layers: int = declare(0, least=0)
+    window_bytes: int = declare(0, least=0)
+    context_bytes: int = declare(32_768, least=1)
+    train_context_bytes: int = declare(32_768, least=1)
+    weight_format: str = declare("bf16", choices=tuple(NUMBER_BYTES))
+    kv_format: str = declare("bf16", choices=tuple(NUMBER_BYTES))
+    batch: int = declare(64, least=1)
+    device_flops: float = declare(989e12, above=0, below=math.inf, remedy=", for instance 1e15")
+    device_bandwidth: float = declare(3.35e12, above=0, below=math.inf, remedy=", for instance 1e12")
+    rho: float = declare(1.0, least=0, below=math.inf, remedy="; 0 compares at equal training FLOPs")
+    rate: float | None = declare(None, least=0, below=1, remedy=f"; published models have {PUBLISHED_RATE}")
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        shape = ("n_layers", "hidden_size", "n_heads", "n_kv_heads", "head_dim", "mlp_size")
-        for name in (*shape, "context_bytes", "train_context_bytes", "batch"):
-            check_whole(f"deployment.{name}", getattr(self, name), 1)
-        for name in ("n_experts", "active_experts", "shared_experts", "window_layers", "window_bytes"):
-            check_whole(f"deployment.{name}", getattr(self, name), 0)
-        for name, value, choices in (
-            ("mlp", self.mlp, MLP_MATRICES),
-            ("weight_format", self.weight_format, NUMBER_BYTES),
-            ("kv_format", self.kv_format, NUMBER_BYTES),
-        ):
-            if value not in choices:
-                raise UserError(f"deployment.{name}={value} is not one of {', '.join(choices)}")
-        for name in ("device_flops", "device_bandwidth"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UserError(f"deployment.{name}={getattr(self, name)} must be a positive number, for instance 1e15")
-        if not 0 <= self.rho < math.inf:
-            raise UserError(f"deployment.rho={self.rho} must be at least 0; 0 compares at equal training FLOPs")
-        if self.rate is not None and not 0 <= self.rate < 1:
-            raise UserError(
-                f"deployment.rate={self.rate} must be at least 0 and below 1; published models have {PUBLISHED_RATE}"
-            )
+        check_fields(self, "deployment.")
         if self.n_heads % self.n_kv_heads:
             raise UserError(
                 f"deployment.n_heads={self.n_heads} is not a multiple of deployment.n_kv_heads={self.n_kv_heads}"

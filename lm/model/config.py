@@ -6,7 +6,8 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from tokenizer.errors import UserError, check_fields, check_whole
+from tokenizer.errors import UserError
+from tokenizer.fields import check_fields, declare
 
 # hidden_size / n_layers where only n_layers is given.
 _ASPECT_RATIO = 64
@@ -31,30 +32,26 @@ class ModelConfig:
         qk_norm: RMSNorm on queries and keys, per head. The layout is then HF's Qwen3.
     """
 
-    n_layers: int = 4
-    hidden_size: int = 0
-    head_dim: int = 64
-    mlp_ratio: float = 8 / 3
+    n_layers: int = declare(4, least=1)
+    hidden_size: int = declare(0, least=0)
+    head_dim: int = declare(64, least=1)
+    mlp_ratio: float = declare(8 / 3, above=0, below=math.inf, remedy=", for instance 2.67")
     rope_theta: float = 10_000.0
     norm_eps: float = 1e-6
     tie_embeddings: bool = False
-    vocab_multiple: int = 64
+    vocab_multiple: int = declare(64, least=1)
     qk_norm: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.hidden_size == 0 and self.n_layers > 0 and self.head_dim > 0:
+        if self.hidden_size == 0:
             n_heads = max(1, round(_ASPECT_RATIO * self.n_layers / self.head_dim))
             object.__setattr__(self, "hidden_size", n_heads * self.head_dim)
-        for name in ("n_layers", "hidden_size", "head_dim", "vocab_multiple"):
-            check_whole(name, getattr(self, name), 1)
         if self.hidden_size % self.head_dim:
             low = max(1, self.hidden_size // self.head_dim) * self.head_dim
             raise UserError(f"hidden_size={self.hidden_size} is not a multiple of head_dim={self.head_dim}; use {low}")
         if self.head_dim % 2:
             raise UserError(f"head_dim={self.head_dim} is odd: rotary embeddings need an even number")
-        if not 0 < self.mlp_ratio < math.inf:
-            raise UserError(f"mlp_ratio={self.mlp_ratio}: use a positive number, for instance 2.67")
 
     def with_layers(self, n_layers: int) -> ModelConfig:
         """This shape with another number of layers, and the same ratio of width to layers."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tokenizer.errors import UserError, check_fields, check_whole, quoted
+from tokenizer.errors import UserError, quoted
+from tokenizer.fields import check_fields, declare
 
 
 @dataclass(frozen=True)
@@ -22,23 +23,16 @@ class SamplingConfig:
         stop: Strings that end the text and are removed from it. They may span tokens.
     """
 
-    temperature: float = 0.8
-    top_k: int | None = None
-    top_p: float = 0.8
-    seed: int = 0
-    max_new_tokens: int | None = None
-    max_new_bytes: int | None = 400
+    temperature: float = declare(0.8, least=0, below=math.inf, remedy="; 0 takes the most probable token")
+    top_k: int | None = declare(None, least=1)
+    top_p: float = declare(0.8, above=0, most=1, remedy=" (all tokens)")
+    seed: int = declare(0, least=0)
+    max_new_tokens: int | None = declare(None, least=0)
+    max_new_bytes: int | None = declare(400, least=0)
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not 0 <= self.temperature < math.inf:
-            raise UserError(f"temperature={self.temperature} must be at least 0 (the most probable token)")
-        if not 0 < self.top_p <= 1:
-            raise UserError(f"top_p={self.top_p} must be greater than 0 and at most 1 (all tokens)")
-        for name in ("top_k", "seed", "max_new_tokens", "max_new_bytes"):
-            if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), int(name == "top_k"))
         if self.max_new_tokens is None and self.max_new_bytes is None:
             raise UserError("no length limit: set max_new_tokens or max_new_bytes")
         if "" in self.stop:

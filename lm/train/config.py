@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from lm.data.rows import Rows
 from lm.train.schedule import DECAYS, Schedule
-from tokenizer.errors import UserError, check_fields
+from tokenizer.errors import UserError
+from tokenizer.fields import check_fields, declare
+from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,55 +70,37 @@ class TrainConfig:
         log_every: Steps between log entries.
     """
 
-    train_bytes: int = 12_000_000
-    bytes_per_step: int = 8192
-    context_bytes: int = 1024
-    context_tokens: int | None = None
-    tokens_per_step: float | None = None
+    train_bytes: int = declare(12_000_000, least=1)
+    bytes_per_step: int = declare(8192, least=1)
+    context_bytes: int = declare(1024, least=1)
+    context_tokens: int | None = declare(None, least=1, remedy=", or null for contexts equal in bytes")
+    tokens_per_step: float | None = declare(
+        None, least=1, remedy=", or null for those of bytes_per_step / context_bytes rows"
+    )
     held_back_bytes: int = 0
     document_mask: bool = False
-    matrix_lr: float = 0.02
-    embedding_lr: float = 0.1
-    head_lr: float = 0.01
-    vector_lr: float = 0.01
-    weight_decay: float = 0.0
-    grad_clip: float = 1.0
+    matrix_lr: float = declare(0.02, least=0)
+    embedding_lr: float = declare(0.1, least=0)
+    head_lr: float = declare(0.01, least=0)
+    vector_lr: float = declare(0.01, least=0)
+    weight_decay: float = declare(0.0, least=0)
+    grad_clip: float = declare(1.0, least=0)
     warmup_fraction: float = 0.02
-    warmup_steps: int | None = None
+    warmup_steps: int | None = declare(None, least=0, remedy=", or null for warmup_fraction")
     decay_fraction: float = 0.5
-    decay: str = "linear"
-    seed: int = 0
+    decay: str = declare("linear", choices=DECAYS)
+    seed: int = declare(0, least=0, help="seed of the weights and of the order of documents")
     shuffle: bool = True
-    microbatch_size: int | None = None
-    device: str = "auto"
-    precision: str = "auto"
+    microbatch_size: int | None = declare(None, least=1, remedy=", or null for the whole step")
+    device: str = declare("auto", help="auto (CUDA if available), cpu, cuda or cuda:N")
+    precision: str = declare("auto", choices=PRECISIONS)
     compile: bool | str = "auto"
-    threads: int | None = None
-    checkpoint_seconds: float = 60.0
-    log_every: int = 1
+    threads: int | None = declare(None, least=1, most=MOST_THREADS)
+    checkpoint_seconds: float = declare(60.0, least=0)
+    log_every: int = declare(1, least=1)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("train_bytes", "bytes_per_step", "context_bytes", "log_every"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: use a positive whole number")
-        for name in (*RATES, "weight_decay", "grad_clip"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"{name}={getattr(self, name)}: use 0 or more")
-        for name, otherwise in (
-            ("microbatch_size", "the whole step"),
-            ("context_tokens", "contexts equal in bytes"),
-            ("tokens_per_step", "those of bytes_per_step / context_bytes rows"),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name}={value}: use 1 or more, or null for {otherwise}")
-        if self.warmup_steps is not None and self.warmup_steps < 0:
-            raise UserError(f"warmup_steps={self.warmup_steps}: use 0 or more, or null for warmup_fraction")
-        if self.decay not in DECAYS:
-            raise UserError(f"decay={self.decay} is not one of {', '.join(DECAYS)}")
-        if self.precision not in PRECISIONS:
-            raise UserError(f"precision={self.precision} is not one of {', '.join(PRECISIONS)}")
         if self.compile not in (True, False, "auto"):
             raise UserError(f"compile={self.compile} is not one of auto, true, false")
         if self.bytes_per_step % self.context_bytes:

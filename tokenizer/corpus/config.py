@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from tokenizer.errors import UserError, check_choice
+from tokenizer.errors import UserError
+from tokenizer.fields import check_fields, declare
 from tokenizer.files import shown, weighted
 
 FORMATS = ("txt", "jsonl", "parquet", "csv", "json", "arrow")
@@ -60,33 +61,45 @@ class CorpusConfig:
             not used at all, so this does not change the training text.
     """
 
-    paths: list[str] = dataclasses.field(default_factory=list)
-    sources: dict[str, str] = dataclasses.field(default_factory=dict)
-    format: str | None = None
+    paths: list[str] = declare(factory=list, help="files, directories (searched recursively) and globs")
+    sources: dict[str, str] = declare(
+        factory=dict,
+        help="named parts of the text: NAME to PATH, or PATH:3 to count documents three times in training",
+    )
+    format: str | None = declare(None, choices=(None, *FORMATS))
     field: str = "text"
     separator: str | None = None
-    dataset: str | None = None
+    dataset: str | None = declare(
+        None, help="a Hugging Face dataset to stream instead of paths: hub name or local path"
+    )
     dataset_config: str | None = None
     dataset_split: str = "train"
     source_field: str | None = None
     kind_field: str | None = None
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
-    on_invalid_utf8: str = "error"
-    on_error: str = "error"
-    batch_bytes: int = 1 << 22
-    document_limit_bytes: int = 1 << 30
-    sample: float = 1.0
+    on_invalid_utf8: str = declare("error", choices=("error", "replace"))
+    on_error: str = declare("error", choices=("error", "skip"))
+    batch_bytes: int = declare(1 << 22, least=1)
+    document_limit_bytes: int = declare(1 << 30, least=1)
+    sample: float = declare(
+        1.0,
+        above=0,
+        most=1,
+        help="fraction of documents to keep, chosen by a hash of their text, independent of their position",
+    )
     sample_salt: str = ""
-    max_bytes: int | None = None
-    min_document_bytes: int = 1
-    max_document_bytes: int | None = None
+    max_bytes: int | None = declare(None, least=1)
+    min_document_bytes: int = declare(1, least=0)
+    max_document_bytes: int | None = declare(None, least=0)
     score_field: str | None = None
     min_score: float | None = None
-    heldout_fraction: float = 0.0
+    heldout_fraction: float = declare(
+        0.0, least=0, below=1, help="fraction of documents held out, chosen by a hash of their text"
+    )
     heldout_salt: str = ""
     heldout_near_duplicates: bool = False
     heldout_paths: list[str] = dataclasses.field(default_factory=list)
-    heldout_sample: float = 1.0
+    heldout_sample: float = declare(1.0, above=0, most=1)
 
     @property
     def places(self) -> list[str]:
@@ -99,32 +112,24 @@ class CorpusConfig:
         longest = self.max_document_bytes
         return None if longest is None or longest > self.document_limit_bytes else longest
 
-    def check(self) -> None:
+    def check(self, prefix: str = "") -> None:
         """Check the values, without looking at any file.
+
+        Args:
+            prefix: As for `tokenizer.fields.check_fields`.
 
         Raises:
             UserError: a value is out of range, or two contradict each other.
         """
-        for name in ("sample", "heldout_sample"):
-            if not 0.0 < getattr(self, name) <= 1.0:
-                raise UserError(f"{name}={getattr(self, name)} must be greater than 0 and at most 1")
-        for name in ("max_bytes", "min_document_bytes", "max_document_bytes", "batch_bytes", "document_limit_bytes"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise UserError(f"{name}={value} must be at least 0")
+        check_fields(self, prefix)
         if self.kinds and self.kind_field is not None:
             raise UserError(f"kinds and kind_field={self.kind_field} both say the kind of a document; remove one")
         if self.sources and self.max_bytes is not None:
             raise UserError("max_bytes keeps the beginning of the text, which may be one of sources only; use sample")
         for name, entry in self.sources.items():
             weighted(entry, f"sources.{name}")
-        check_choice("on_invalid_utf8", self.on_invalid_utf8, ("error", "replace"))
-        check_choice("on_error", self.on_error, ("error", "skip"))
-        check_choice("format", self.format, (None, *FORMATS))
         if (self.score_field is None) != (self.min_score is None):
             raise UserError("score_field and min_score go together; give both or neither")
-        if not 0.0 <= self.heldout_fraction < 1.0:
-            raise UserError(f"heldout_fraction={self.heldout_fraction} must be at least 0 and less than 1")
         if self.heldout_near_duplicates and self.heldout_paths:
             raise UserError(
                 "heldout_near_duplicates=true has no effect on held-out files (heldout_paths, or the embedded corpus); "

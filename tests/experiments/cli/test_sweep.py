@@ -10,9 +10,7 @@ import pytest
 
 from experiments import pipeline
 from experiments.cli import main
-from experiments.cli.compose import keys
 from experiments.cli.sweep import share_out, summarize
-from experiments.commands.pipeline import SHOWN
 from experiments.results import ArmRecord, ComparisonRecord
 from experiments.store.records import Record
 from tests.experiments.outputs import command, wait_until
@@ -173,10 +171,6 @@ def test_any_working_folder_runs_and_keeps_the_files_of_others(corpus, tmp_path,
     (folder := tmp_path / "${x}").mkdir()
     monkeypatch.chdir(folder)
     assert "run the command in another folder" in mistake("pipeline", *words)
-
-
-def test_help_names_existing_settings():
-    assert set(SHOWN) <= {*keys(), "experiment"}
 
 
 def test_tokenizers_are_trained_without_torch(tiny):
