@@ -74,7 +74,7 @@ impl Encoder {
 
     fn tokens_in(&self, ids: &[u32]) -> Vec<u32> {
         let (mut packed, mut merged) = (Vec::new(), Vec::new());
-        self.with_state(|State { level1, level2: runs, .. }| {
+        self.with_state(|State { level1, level2: state2, .. }| {
             let count = |&id: &u32| {
                 let bytes = self.tokens().get(id);
                 poll(1 + bytes.len());
@@ -82,10 +82,10 @@ impl Encoder {
                     return 0;
                 }
                 packed.clear();
-                level1.merge_whole(&self.level1, bytes, &mut packed);
+                level1.append_one_piece(&self.level1, bytes, &mut packed);
                 let Some(level2) = &self.level2 else { return packed.len() as u32 };
                 merged.clear();
-                level2.merge(&packed, runs, &mut merged);
+                level2.append_merged(&packed, state2, &mut merged);
                 merged.len() as u32
             };
             Ok::<_, Infallible>(ids.iter().map(count).collect())
@@ -133,20 +133,20 @@ impl Encoder {
 
     /// Appends the ids of one text to `out`.
     pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
-        let State { level1, level2: runs, spans, .. } = state;
+        let State { level1, level2: state2, spans, .. } = state;
         match &self.level2 {
             Some(level2) if self.definition.second_pass_fence.is_some() => {
                 self.spans_with(text, Unit::Document, level1, spans, |span| {
-                    level2.merge_ids(span.iter().map(|&id| self.level1.pack(id)), runs, out)
+                    level2.append_merged_of(span.iter().map(|&id| self.level1.pack(id)), state2, out)
                 })
             }
             None => {
-                let mut run = self.level1.run::<false>(text, level1, out, None);
-                self.definition.scanner.pieces(text, run.reborrow())?;
-                run.finish();
+                let mut sink = self.level1.piece_sink::<false>(text, level1, out, None);
+                self.definition.scanner.pieces(text, sink.reborrow())?;
+                sink.finish();
                 Ok(())
             }
-            Some(level2) => self.gather(text, level1, &mut |packed| level2.merge(packed, runs, out)),
+            Some(level2) => self.gather(text, level1, &mut |packed| level2.append_merged(packed, state2, out)),
         }
     }
 
@@ -154,9 +154,9 @@ impl Encoder {
     pub(super) fn gather(&self, text: &[u8], level1: &mut Pieces, take: &mut dyn FnMut(&[u32])) -> Result<(), String> {
         let mut packed = std::mem::take(&mut level1.gathered);
         packed.clear();
-        let mut run = self.level1.run::<true>(text, level1, &mut packed, Some(take));
-        self.definition.scanner.pieces(text, run.reborrow())?;
-        run.finish();
+        let mut sink = self.level1.piece_sink::<true>(text, level1, &mut packed, Some(take));
+        self.definition.scanner.pieces(text, sink.reborrow())?;
+        sink.finish();
         level1.gathered = packed;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::merge::{merge, merge_short, Scratch, SCAN};
+use super::merge::{merge_by_scanning, merge_sequence, Scratch, SCAN};
 use super::packed::{FIRST, ID, LEFT_OF_SEAM, LEFT_PART, RIGHT_OF_SEAM, RIGHT_PART};
 use super::pairs::{is_merge, pair_merge, product, FixedPairs, PairMerge, Pairs, NO_MERGE, SEAM};
 use super::rules::Rule;
@@ -16,7 +16,7 @@ const BLOCK: usize = 64;
 const COPIED: usize = 8;
 
 /// Level 2 of a thread: scratch space.
-pub struct Runs {
+pub struct Level2State {
     /// Packed tokens to merge.
     packed: Vec<u32>,
     block: Block,
@@ -24,7 +24,7 @@ pub struct Runs {
     scratch: Scratch,
 }
 
-impl Default for Runs {
+impl Default for Level2State {
     fn default() -> Self {
         let block = Block { packed: [0; BLOCK + COPIED], found: [NO_MERGE; BLOCK], ids: [0; BLOCK + COPIED], n: 0 };
         Self { packed: Vec::new(), block, ids: Vec::new(), scratch: Scratch::default() }
@@ -83,32 +83,37 @@ impl Level2 {
         self.pairs.get(left & ID, right & ID)
     }
 
-    /// `merge` for an iterator of packed tokens.
-    pub(super) fn merge_ids(&self, packed: impl ExactSizeIterator<Item = u32>, runs: &mut Runs, out: &mut Vec<u32>) {
-        let mut buffer = std::mem::take(&mut runs.packed);
+    /// `append_merged` for an iterator of packed tokens.
+    pub(super) fn append_merged_of(
+        &self,
+        packed: impl ExactSizeIterator<Item = u32>,
+        state: &mut Level2State,
+        out: &mut Vec<u32>,
+    ) {
+        let mut buffer = std::mem::take(&mut state.packed);
         buffer.clear();
         buffer.extend(packed);
-        self.merge(&buffer, runs, out);
-        runs.packed = buffer;
+        self.append_merged(&buffer, state, out);
+        state.packed = buffer;
     }
 
     /// Appends the ids of the merged tokens to `out`. Tokens with `FIRST` have a closed seam before them.
     ///
     /// A run is a longest sequence of tokens whose seams can be crossed. Each is merged on its own.
     #[inline(always)]
-    pub(super) fn merge(&self, mut packed: &[u32], runs: &mut Runs, out: &mut Vec<u32>) {
+    pub(super) fn append_merged(&self, mut packed: &[u32], state: &mut Level2State, out: &mut Vec<u32>) {
         out.reserve(packed.len());
         while !packed.is_empty() {
             poll(BLOCK);
-            packed = &packed[self.merge_block(packed, runs, out)..];
+            packed = &packed[self.append_block(packed, state, out)..];
         }
     }
 
     /// Appends the ids of merging the first tokens. Returns their number: the seam after them is closed.
     #[inline(always)]
-    fn merge_block(&self, packed: &[u32], runs: &mut Runs, out: &mut Vec<u32>) -> usize {
+    fn append_block(&self, packed: &[u32], state: &mut Level2State, out: &mut Vec<u32>) -> usize {
         // 1. The seams of the next 64 tokens that can be crossed, and the merges of the tokens on either side.
-        let block = &mut runs.block;
+        let block = &mut state.block;
         let candidates = block.load(packed);
         let open = if self.seams { self.open_seams(block, candidates) } else { self.all_seams(block, candidates) };
 
@@ -116,7 +121,7 @@ impl Level2 {
         let end = packed.len().min(BLOCK - open.leading_ones() as usize);
         if end == 0 {
             let end = self.end_of_run(packed);
-            self.merge_run(&packed[..end], runs, out);
+            self.append_run(&packed[..end], state, out);
             return end;
         }
 
@@ -133,12 +138,12 @@ impl Level2 {
                 block.ids[block.n] = product(found) & ID;
                 block.n += 1;
             } else if start == at + 3 {
-                self.merge_three(block, at);
+                self.merge_three_in_block(block, at);
             } else if start - at <= SCAN {
-                self.merge_short_run(block, at..start);
+                self.merge_few_in_block(block, at..start);
             } else {
                 out.extend_from_slice(&block.ids[..block.n]);
-                self.merge_run(&packed[at..start], runs, out);
+                self.append_run(&packed[at..start], state, out);
                 return start;
             }
         }
@@ -186,7 +191,7 @@ impl Level2 {
 
     /// Merges a run of three tokens of a block: half of all runs of more than two. Saves a tenth of the time on code.
     #[inline(always)]
-    fn merge_three(&self, block: &mut Block, at: usize) {
+    fn merge_three_in_block(&self, block: &mut Block, at: usize) {
         let (left, right) = (block.found[at], block.found[at + 1]);
         let best = left.min(right);
         if !is_merge(best) {
@@ -203,18 +208,18 @@ impl Level2 {
 
     /// Merges a run of up to `SCAN` tokens of a block.
     #[inline(never)]
-    fn merge_short_run(&self, block: &mut Block, tokens: Range<usize>) {
+    fn merge_few_in_block(&self, block: &mut Block, tokens: Range<usize>) {
         let found = &mut block.found[tokens.start..tokens.end - 1];
-        let n = merge_short(&mut block.packed[tokens.clone()], found, |left, right| self.pair(left, right));
+        let n = merge_by_scanning(&mut block.packed[tokens.clone()], found, |left, right| self.pair(left, right));
         block.copy(tokens.start..tokens.start + n);
     }
 
     /// Appends the ids of merging all the tokens.
     #[inline(never)]
-    fn merge_run(&self, packed: &[u32], Runs { ids, scratch, .. }: &mut Runs, out: &mut Vec<u32>) {
+    fn append_run(&self, packed: &[u32], Level2State { ids, scratch, .. }: &mut Level2State, out: &mut Vec<u32>) {
         ids.clear();
         ids.extend_from_slice(packed);
-        merge(ids, |left, right| self.pair(left, right), scratch);
+        merge_sequence(ids, |left, right| self.pair(left, right), scratch);
         out.extend(ids.iter().map(|&word| word & ID));
     }
 }

@@ -31,22 +31,26 @@ pub(super) struct Scratch {
 
 /// Merges a sequence.
 #[inline(always)]
-pub(super) fn merge(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> PairMerge, scratch: &mut Scratch) {
+pub(super) fn merge_sequence(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> PairMerge, scratch: &mut Scratch) {
     if ids.len() > SCAN {
-        return merge_long(ids, pair, scratch);
+        return merge_by_rank_lists(ids, pair, scratch);
     }
     let found = &mut scratch.found;
     found.clear();
     found.extend(ids.windows(2).map(|two| pair(two[0], two[1])));
-    let n = merge_short(ids, found, pair);
+    let n = merge_by_scanning(ids, found, pair);
     ids.truncate(n);
 }
 
 /// Merges a short sequence in place. `found[i]` is the merge of ids i and i + 1. Returns the number of ids left.
 #[inline(always)]
-pub(super) fn merge_short(ids: &mut [u32], found: &mut [PairMerge], pair: impl Fn(u32, u32) -> PairMerge) -> usize {
+pub(super) fn merge_by_scanning(
+    ids: &mut [u32],
+    found: &mut [PairMerge],
+    pair: impl Fn(u32, u32) -> PairMerge,
+) -> usize {
     let mut n = ids.len();
-    while n > 1 && merge_lowest(&mut ids[..n], &mut found[..n - 1], &pair) {
+    while n > 1 && apply_lowest(&mut ids[..n], &mut found[..n - 1], &pair) {
         n -= 1;
     }
     n
@@ -54,7 +58,7 @@ pub(super) fn merge_short(ids: &mut [u32], found: &mut [PairMerge], pair: impl F
 
 /// Applies one merge; false if there is none.
 #[inline(always)]
-pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [PairMerge], pair: impl Fn(u32, u32) -> PairMerge) -> bool {
+pub(super) fn apply_lowest(ids: &mut [u32], found: &mut [PairMerge], pair: impl Fn(u32, u32) -> PairMerge) -> bool {
     let (mut at, mut best) = (0, NO_MERGE);
     for (i, &found) in found.iter().enumerate() {
         if found < best {
@@ -85,7 +89,7 @@ pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [PairMerge], pair: impl 
 /// merged from left to right. Imported lists may have a merge that creates a pair of lower rank: that rank is merged
 /// first, while the positions of the higher rank wait.
 #[inline(never)]
-pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> PairMerge, scratch: &mut Scratch) {
+pub(super) fn merge_by_rank_lists(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> PairMerge, scratch: &mut Scratch) {
     let n = ids.len();
     let mut long = std::mem::take(&mut scratch.long);
     long.begin(ids, &pair);
@@ -96,7 +100,7 @@ pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> PairMerg
         while !lower {
             let Some(at) = places.next() else { break };
             poll(1);
-            lower = long.ranks[at] == rank && long.merge_at(at, ids, &pair) < rank;
+            lower = long.ranks[at] == rank && long.join_at(at, ids, &pair) < rank;
         }
         if lower {
             long.places.insert(rank, places);
@@ -175,7 +179,7 @@ impl Long {
 
     /// Merges the pair at a position. Returns the lowest rank of the pairs that this creates.
     #[inline(always)]
-    fn merge_at(&mut self, at: usize, ids: &mut [u32], pair: &impl Fn(u32, u32) -> PairMerge) -> u32 {
+    fn join_at(&mut self, at: usize, ids: &mut [u32], pair: &impl Fn(u32, u32) -> PairMerge) -> u32 {
         let gone = self.next[at] as usize;
         let (before, after) = (self.previous[at], self.next[gone] as usize);
         let new = product(pair(ids[at], ids[gone]));

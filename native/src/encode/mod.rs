@@ -6,7 +6,7 @@
 //!    fence instead. No phase-1 merge crosses the end of a piece, and in a one-pass tokenizer no merge does.
 //! 3. *Level 1* (`level1`) applies the phase-1 merges. A merge (a, b) joins text only where the last byte of a is
 //!    followed by the first byte of b. So where no phase-1 merge has such a pair of bytes, the text can be cut further
-//!    (`level1::run`), and so it can between two characters that no merge joins (`level1::seams`). The pieces are now
+//!    (`level1::piece_sink`), and so it can between two characters that no merge joins (`level1::seams`). The pieces are now
 //!    short and repeat. About 512 of them are looked up at a time in the thread's cache, which starts out with short
 //!    tokens (`level1::pieces`). Missing ones are merged, the short ones a step of each at a time, and cached.
 //! 4. *Level 2* (`level2`) applies the phase-2 merges to phase-1 tokens. It never crosses a seam between two tokens that

@@ -25,7 +25,7 @@ pub struct Preparation {
 
 /// Ids of a text and the positions of its tokens.
 #[derive(Default)]
-pub struct Spans {
+pub struct LocatedTokens {
     pub ids: Vec<u32>,
     pub bytes: Vec<i64>,
     pub characters: Vec<i64>,
@@ -143,7 +143,7 @@ impl Preparation {
 
     /// Ids of a text and the positions of its tokens. In characters: as in HF `tokenizers`. In bytes: the bytes of the
     /// token if nothing was normalised, otherwise those of the characters.
-    pub fn spans(&self, encoder: &Encoder, text: &[u8], state: &mut State) -> Result<Spans, String> {
+    pub fn locate(&self, encoder: &Encoder, text: &[u8], state: &mut State) -> Result<LocatedTokens, String> {
         let definition = encoder.definition();
         let cut = definition.second_pass_fence.as_ref().unwrap_or(&definition.scanner);
         let mut n_words = 0;
@@ -151,12 +151,12 @@ impl Preparation {
         for (at, byte) in text.iter().enumerate() {
             begun[at + 1] = begun[at] + i64::from(byte & 0xC0 != 0x80);
         }
-        let mut spans = Spans::default();
+        let mut located = LocatedTokens::default();
         split(self.early.as_ref(), text, |part, start, end| {
             let stretch = match part {
                 Part::Token(id) => {
-                    spans.put(id, (start, end), &begun);
-                    spans.words.push(n_words);
+                    located.put(id, (start, end), &begun);
+                    located.words.push(n_words);
                     n_words += 1;
                     return Ok(());
                 }
@@ -170,8 +170,8 @@ impl Preparation {
             split(self.late.as_ref(), &normal, |part, first, end| {
                 let text = match part {
                     Part::Token(id) => {
-                        spans.put(id, place(first, end), &begun);
-                        spans.words.push(n_words);
+                        located.put(id, place(first, end), &begun);
+                        located.words.push(n_words);
                         n_words += 1;
                         return Ok(());
                     }
@@ -185,27 +185,27 @@ impl Preparation {
                 cut.pieces(text, |_, end| {
                     poll(1);
                     while starts.next_if(|&start| start < end).is_some() {
-                        spans.words.push(n_words);
+                        located.words.push(n_words);
                     }
                     n_words += 1;
                 })?;
                 if from.is_some() {
                     for (id, at) in found.into_iter().zip(in_bytes.chunks_exact(2)) {
-                        spans.put(id, place(first + at[0] as usize, first + at[1] as usize), &begun);
+                        located.put(id, place(first + at[0] as usize, first + at[1] as usize), &begun);
                     }
                 } else {
-                    spans.ids.extend(found);
-                    spans.bytes.extend(in_bytes.iter().map(|at| at + (start + first) as i64));
-                    spans.characters.extend(in_characters.iter().map(|at| at + begun[start + first]));
+                    located.ids.extend(found);
+                    located.bytes.extend(in_bytes.iter().map(|at| at + (start + first) as i64));
+                    located.characters.extend(in_characters.iter().map(|at| at + begun[start + first]));
                 }
                 Ok(())
             })
         })?;
-        Ok(spans)
+        Ok(located)
     }
 }
 
-impl Spans {
+impl LocatedTokens {
     /// `begun`: number of characters that begin before each byte.
     fn put(&mut self, id: u32, (start, end): (usize, usize), begun: &[i64]) {
         self.ids.push(id);

@@ -50,7 +50,7 @@ fn keep_live(rules: &mut Vec<Rule>, pairs: &Pairs, definition: &Definition) {
             ids.clear();
             let bytes = definition.tokens.get(merge.new);
             ids.extend(bytes.iter().map(|&byte| definition.byte_ids[byte as usize]));
-            merge::merge(&mut ids, pair, &mut scratch);
+            merge::merge_sequence(&mut ids, pair, &mut scratch);
             match ids[..] {
                 [left, right] => (left, right),
                 _ => (NONE, NONE),
@@ -132,7 +132,7 @@ pub fn recover_merges(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
             };
             parts.clear();
             parts.extend(token.iter().map(|&byte| byte_ranks[byte as usize]));
-            merge::merge(&mut parts, pair, &mut scratch);
+            merge::merge_sequence(&mut parts, pair, &mut scratch);
             match parts[..] {
                 [left, right] if left < n && right < n => Some((left, right)),
                 _ => None,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::level1::pieces::Pieces;
 use super::packed::{FIRST, ID};
-use super::state::{Spans, State};
+use super::state::{SpanBuffers, State};
 use super::{definition::Definition, encoder::Encoder};
 use crate::pretokenize::scanner::Scanner;
 use crate::runtime::interrupt::poll;
@@ -24,7 +24,7 @@ impl Encoder {
         text: &[u8],
         unit: Unit,
         level1: &mut Pieces,
-        spans: &mut Spans,
+        spans: &mut SpanBuffers,
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
         if let Some(fence) = &self.definition.second_pass_fence {
@@ -46,7 +46,7 @@ impl Encoder {
         unit: Unit,
         fence: &Scanner,
         level1: &mut Pieces,
-        Spans { tokens, ends, boundaries }: &mut Spans,
+        SpanBuffers { tokens, ends, boundaries }: &mut SpanBuffers,
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
         let Definition { tokens: table, eligible, .. } = &self.definition;

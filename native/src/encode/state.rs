@@ -1,7 +1,7 @@
 //! The state of an encoding thread.
 
 use super::level1::{merges::Level1, pieces::Pieces};
-use super::level2::Runs;
+use super::level2::Level2State;
 
 /// Larger buffers of ids are not kept between texts.
 const KEPT_IDS: usize = 1 << 20;
@@ -9,8 +9,8 @@ const KEPT_IDS: usize = 1 << 20;
 /// The state of an encoding thread: a bounded cache of pieces, and scratch space.
 pub struct State {
     pub(super) level1: Pieces,
-    pub(super) level2: Runs,
-    pub(super) spans: Spans,
+    pub(super) level2: Level2State,
+    pub(super) spans: SpanBuffers,
     ids: Vec<u32>,
 }
 
@@ -18,10 +18,10 @@ impl State {
     /// `sets`: size of the piece cache.
     pub(super) fn new(level1: &Level1, sets: usize) -> Self {
         let level1 = Pieces::new(level1, sets);
-        Self { level1, level2: Runs::default(), spans: Spans::default(), ids: Vec::new() }
+        Self { level1, level2: Level2State::default(), spans: SpanBuffers::default(), ids: Vec::new() }
     }
 
-    /// Runs `work` with an empty buffer for the ids of a text.
+    /// Level2State `work` with an empty buffer for the ids of a text.
     #[inline(always)]
     pub fn with_ids<R>(&mut self, work: impl FnOnce(&mut Self, &mut Vec<u32>) -> R) -> R {
         let mut ids = std::mem::take(&mut self.ids);
@@ -36,7 +36,7 @@ impl State {
 
 /// Buffers of `Encoder::spans_with`.
 #[derive(Default)]
-pub(super) struct Spans {
+pub(super) struct SpanBuffers {
     pub(super) tokens: Vec<u32>,
     /// Ends of the tokens in the text.
     pub(super) ends: Vec<usize>,

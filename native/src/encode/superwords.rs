@@ -1,6 +1,6 @@
 //! Merges found in training, applied to phase-1 tokens.
 
-use super::level2::{Level2, Runs};
+use super::level2::{Level2, Level2State};
 use super::rules::Rule;
 use crate::vocabulary::MergeRule;
 
@@ -31,7 +31,7 @@ impl Superwords {
     }
 
     /// Appends the result of the merges on phase-1 tokens to `out`.
-    pub fn apply(&self, ids: &[u32], runs: &mut Runs, out: &mut Vec<u32>) {
-        self.level2.merge_ids(ids.iter().map(|&id| self.packed[id as usize]), runs, out);
+    pub fn apply(&self, ids: &[u32], state: &mut Level2State, out: &mut Vec<u32>) {
+        self.level2.append_merged_of(ids.iter().map(|&id| self.packed[id as usize]), state, out);
     }
 }

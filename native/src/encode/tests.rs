@@ -1,5 +1,5 @@
 use super::{definition::Definition, encoder::Encoder, merge, pairs};
-use super::{level2::Runs, superwords::Superwords};
+use super::{level2::Level2State, superwords::Superwords};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::runtime::random::Random;
 use crate::vocabulary::{MergeRule, Tokens};
@@ -231,7 +231,7 @@ fn runs_of_any_length_equal_plain_merging() {
         }
         let (mut expected, mut found) = (ids.clone(), Vec::new());
         plain(&mut expected, &merges);
-        superwords.apply(&ids, &mut Runs::default(), &mut found);
+        superwords.apply(&ids, &mut Level2State::default(), &mut found);
         assert_eq!(found, expected, "case {case}: {merges:?} on {ids:?}");
     }
 }
@@ -256,14 +256,14 @@ fn long_runs_equal_plain_merging_whatever_the_order_of_merges() {
         let mut scratch = merge::Scratch::default();
         for _ in 0..4 {
             let length = 2 + random.below(250);
-            // Runs, in which positions overlap.
+            // Level2State, in which positions overlap.
             let mut text: Vec<u32> = Vec::new();
             while text.len() < length {
                 let letter = 97 + random.below(letters) as u32;
                 text.extend(std::iter::repeat_n(letter, 1 + random.below(if case % 3 == 0 { 40 } else { 3 })));
             }
             let (mut found, mut expected) = (text.clone(), text);
-            merge::merge_long(&mut found, pair, &mut scratch);
+            merge::merge_by_rank_lists(&mut found, pair, &mut scratch);
             plain(&mut expected, &merges);
             assert_eq!(found, expected, "{merges:?}");
         }

@@ -213,8 +213,8 @@ impl Encoder {
         preparation: Option<&Preparation>,
     ) -> PyResult<Located<'py>> {
         let preparation = preparation.map_or(&preparation::NONE, |preparation| &preparation.0);
-        let find = || self.core.with_state(|state| preparation.spans(&self.core, text.as_bytes(), state));
-        let preparation::Spans { ids, bytes, characters, words } = detached(py, find)?;
+        let find = || self.core.with_state(|state| preparation.locate(&self.core, text.as_bytes(), state));
+        let preparation::LocatedTokens { ids, bytes, characters, words } = detached(py, find)?;
         Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py), words.into_pyarray(py)))
     }
 }

@@ -18,7 +18,7 @@ use crate::train::phase2::partial::{self, Table};
 use crate::train::phase2::sample::Size;
 use crate::train::phase2::sketch;
 use crate::train::phase2::trainer::{MergeRules, SampleLimits, Trainer};
-use crate::train::phase2::worker::{Pass, Spans};
+use crate::train::phase2::worker::{Pass, SpanLimits};
 use crate::vocabulary::MergeRule;
 
 type RowArrays<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
@@ -65,7 +65,7 @@ impl SuperwordTrainer {
             scanner: scanner(if two_pass { pattern } else { fence })?,
             second_pass_fence: if two_pass { Some(scanner(fence)?) } else { None },
         };
-        let spans = Spans {
+        let spans = SpanLimits {
             unit: Unit::parse(unit).map_err(user_error)?,
             trigger: span_trigger,
             cap: span_cap.max(1),

@@ -99,14 +99,14 @@ impl Lanes {
     }
 
     /// Merges all lanes.
-    pub(super) fn merge(&mut self, pairs: &FixedPairs) {
-        merge(&mut self.short, &mut self.active, pairs);
-        merge(&mut self.long, &mut self.active, pairs);
+    pub(super) fn merge_all(&mut self, pairs: &FixedPairs) {
+        merge_lanes(&mut self.short, &mut self.active, pairs);
+        merge_lanes(&mut self.long, &mut self.active, pairs);
     }
 }
 
 #[inline(never)]
-fn merge<const ROW: usize>(lanes: &mut [Lane<ROW>], active: &mut Vec<usize>, pairs: &FixedPairs) {
+fn merge_lanes<const ROW: usize>(lanes: &mut [Lane<ROW>], active: &mut Vec<usize>, pairs: &FixedPairs) {
     active.extend(0..lanes.len());
     while !active.is_empty() {
         // In a separate pass: a row is loaded as a whole some time after its parts were stored.

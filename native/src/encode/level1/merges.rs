@@ -75,7 +75,7 @@ impl Level1 {
         for rules in rules.chunks(CHECKED) {
             lanes.clear();
             rules.iter().for_each(|rule| self.add_to(&mut lanes, definition.tokens.get(rule.merge.new)));
-            lanes.merge(&self.pairs);
+            lanes.merge_all(&self.pairs);
             for (i, Rule { merge, .. }) in rules.iter().enumerate() {
                 if lanes.get(i) == [merge.new] {
                     let bytes = definition.tokens.get(merge.new);

@@ -8,6 +8,6 @@ mod cache;
 mod characters;
 mod lanes;
 pub mod merges;
+pub(super) mod piece_sink;
 pub(super) mod pieces;
-pub(super) mod run;
 mod seams;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::cache::{self, Cache, TOKENS};
 use super::lanes::{Lanes, MOST_TOKENS};
 use super::merges::Level1;
-use crate::encode::merge::{merge, Scratch};
+use crate::encode::merge::{merge_sequence, Scratch};
 use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
 use crate::runtime::interrupt::poll;
 
@@ -123,7 +123,7 @@ impl Pieces {
     }
 
     /// Appends the packed tokens of a text that is one piece.
-    pub(in crate::encode) fn merge_whole(&mut self, level: &Level1, text: &[u8], out: &mut Vec<u32>) {
+    pub(in crate::encode) fn append_one_piece(&mut self, level: &Level1, text: &[u8], out: &mut Vec<u32>) {
         self.start_at(0);
         self.push(text.len() as u64);
         self.look_up::<false>(level, text, out);
@@ -180,7 +180,7 @@ impl Pieces {
 
         // 3. The tokens of the others.
         if !absent.is_empty() {
-            self.merge_absent(level, text);
+            self.merge_misses(level, text);
         }
 
         // 4. All tokens in order. New pieces go to the cache.
@@ -208,7 +208,7 @@ impl Pieces {
 
     /// Merges the absent pieces in `lanes`, in their order.
     #[inline(never)]
-    fn merge_absent(&mut self, level: &Level1, text: &[u8]) {
+    fn merge_misses(&mut self, level: &Level1, text: &[u8]) {
         let mut recent = [0; RECENT]; // by hash: number of the latest absent piece, plus one
         self.lanes.clear();
         for number in 0..self.absent.len() {
@@ -237,11 +237,11 @@ impl Pieces {
             if ids.len() <= MOST_TOKENS {
                 self.lanes.add(ids.iter().copied(), ids.windows(2).map(|two| level.pairs.find(two[0], two[1])));
             } else {
-                merge(ids, |left, right| level.pairs.get(left, right), &mut self.scratch);
+                merge_sequence(ids, |left, right| level.pairs.get(left, right), &mut self.scratch);
                 self.lanes.add_merged(ids.iter().copied());
             }
         }
-        self.lanes.merge(&level.pairs);
+        self.lanes.merge_all(&level.pairs);
         if !level.packed.is_empty() {
             for number in (0..self.absent.len()).filter(|&number| self.absent[number].is_new) {
                 self.lanes.get(number).iter_mut().for_each(|id| *id = level.packed[*id as usize]);

@@ -1,5 +1,5 @@
 use super::trainer::{MergeRules, SampleLimits, Trainer};
-use super::worker::{Pass, Spans};
+use super::worker::{Pass, SpanLimits};
 use crate::encode::encoder::Encoder;
 use crate::encode::tests::{one_pass, random_merges};
 use crate::runtime::random::Random;
@@ -10,7 +10,13 @@ use crate::vocabulary::{MergeRule, Tokens};
 
 const UNLIMITED: SampleLimits = SampleLimits { cells: u64::MAX, memory: usize::MAX };
 
-fn new_trainer(tokens: &Tokens, merges: &[MergeRule], spans: Spans, limits: SampleLimits, threads: usize) -> Trainer {
+fn new_trainer(
+    tokens: &Tokens,
+    merges: &[MergeRule],
+    spans: SpanLimits,
+    limits: SampleLimits,
+    threads: usize,
+) -> Trainer {
     let encoder = Encoder::new(one_pass(tokens, merges, merges.len(), " b"));
     Trainer::new(encoder, spans, limits, Specials::without_ids(&[]).unwrap(), threads)
 }
@@ -36,7 +42,7 @@ fn any_threshold_and_thread_count_gives_the_same_merges() {
             max_bytes: (case % 4 == 0).then_some(6),
             ..Veto::default()
         };
-        let spans = Spans {
+        let spans = SpanLimits {
             unit: if case % 2 == 0 { Unit::Line } else { Unit::Document },
             trigger: (case % 5 == 0).then_some(8),
             cap: 4,

@@ -9,7 +9,7 @@ use super::fragments::Fragments;
 use super::partial::{self, Rows, Table};
 use super::sample::{self, Size, LEVELS};
 use super::sketch::{Sketch, MAX_WEIGHT};
-use super::worker::{Pass, Spans, Statistics, Worker};
+use super::worker::{Pass, SpanLimits, Statistics, Worker};
 use crate::encode::{encoder::Encoder, state::State, superwords::Superwords};
 use crate::runtime::{interrupt::poll, parallel};
 use crate::text::{batch::Batch, specials::Specials};
@@ -39,7 +39,7 @@ pub struct SampleLimits {
 
 pub struct Trainer {
     encoder: Encoder,
-    spans: Spans,
+    spans: SpanLimits,
     limits: SampleLimits,
     specials: Specials,
     sketch: Sketch,
@@ -56,7 +56,7 @@ pub struct Trainer {
 
 impl Trainer {
     /// `encoder` has only the phase-1 merges, ids by rank, and the fence of phase 2.
-    pub fn new(encoder: Encoder, spans: Spans, limits: SampleLimits, specials: Specials, threads: usize) -> Self {
+    pub fn new(encoder: Encoder, spans: SpanLimits, limits: SampleLimits, specials: Specials, threads: usize) -> Self {
         Self {
             encoder,
             spans,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{fragments::Fragments, sample::Sample, sketch::Sketch};
-use crate::encode::{level2::Runs, superwords::Superwords};
+use crate::encode::{level2::Level2State, superwords::Superwords};
 use crate::text::unit::Unit;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Spans {
+pub struct SpanLimits {
     pub unit: Unit,
     /// Spans of more than `trigger` phase-1 tokens are cut every `cap` tokens.
     pub trigger: Option<usize>,
@@ -39,7 +39,7 @@ pub(super) struct Worker {
     pub(super) lengths: BTreeMap<u32, u64>,
     /// Counts of tokens by id.
     pub(super) tokens: Vec<u64>,
-    runs: Runs,
+    runs: Level2State,
     merged: Vec<u32>,
 }
 
@@ -71,7 +71,7 @@ impl Statistics {
     }
 }
 
-impl Spans {
+impl SpanLimits {
     /// The pieces of a span: truncated, then cut if it is longer than the trigger.
     pub(super) fn pieces(&self, span: &[u32], mut piece: impl FnMut(&[u32])) {
         let span = &span[..span.len().min(self.longest.unwrap_or(usize::MAX))];

@@ -28,7 +28,7 @@ const GATHERED: usize = 1 << 10;
 /// at a time.
 ///
 /// Functions out of line get a copy (`reborrow`). As nothing points to the original, it stays in registers.
-pub(in crate::encode) struct Run<'a, const FIRSTS: bool> {
+pub(in crate::encode) struct PieceSink<'a, const FIRSTS: bool> {
     level: &'a Level1,
     pieces: &'a mut Pieces,
     text: &'a [u8],
@@ -42,16 +42,16 @@ pub(in crate::encode) type Take<'a> = &'a mut dyn FnMut(&[u32]);
 impl Level1 {
     /// Starts on a text.
     #[inline(always)]
-    pub(in crate::encode) fn run<'a, const FIRSTS: bool>(
+    pub(in crate::encode) fn piece_sink<'a, const FIRSTS: bool>(
         &'a self,
         text: &'a [u8],
         pieces: &'a mut Pieces,
         out: &'a mut Vec<u32>,
         take: Option<Take<'a>>,
-    ) -> Run<'a, FIRSTS> {
+    ) -> PieceSink<'a, FIRSTS> {
         pieces.start_at(0);
         pieces.cutting = Cutting { part: 0, starts_piece: true, block: 0, ends: 0 };
-        Run { level: self, pieces, text, out, take }
+        PieceSink { level: self, pieces, text, out, take }
     }
 
     /// Whether ends are collected and cut 64 bytes at a time. Not with `whole_tokens`, which need each piece by itself.
@@ -61,13 +61,13 @@ impl Level1 {
     }
 }
 
-impl<const FIRSTS: bool> Run<'_, FIRSTS> {
+impl<const FIRSTS: bool> PieceSink<'_, FIRSTS> {
     const MARK: u64 = if FIRSTS { MARK_FIRST } else { 0 };
 
     #[inline(always)]
-    pub(in crate::encode) fn reborrow(&mut self) -> Run<'_, FIRSTS> {
+    pub(in crate::encode) fn reborrow(&mut self) -> PieceSink<'_, FIRSTS> {
         let take = self.take.as_mut().map(|take| &mut **take as Take);
-        Run { level: self.level, pieces: self.pieces, text: self.text, out: self.out, take }
+        PieceSink { level: self.level, pieces: self.pieces, text: self.text, out: self.out, take }
     }
 
     /// Adds a piece as it is.
@@ -199,7 +199,7 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     }
 }
 
-impl<const FIRSTS: bool> Sink for Run<'_, FIRSTS> {
+impl<const FIRSTS: bool> Sink for PieceSink<'_, FIRSTS> {
     #[inline(always)]
     fn piece(&mut self, start: usize, end: usize) {
         if self.level.cuts_blocks() {
