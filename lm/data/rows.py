@@ -147,10 +147,16 @@ class Rows:
         return steps
 
     def _further(self, block: int) -> Iterator[NDArray[np.int64]]:
-        """Rows for the steps of a block beyond its own, int64[2] each."""
+        """Rows for the steps of a block beyond its own, int64[2] each.
+
+        They begin after those that the blocks before it are expected to take. A step of n rows whose tokens have the
+        coefficient of variation c lacks d rows on average, with a standard deviation of c √n, and takes
+        E[max(0, N(d, c² n))] ≤ max(0, d) + c √n / √(2π) further rows; rounding to whole rows adds at most half of one.
+        0.25 √n is for c = 0.63; rows of 1,024 bytes have c = 0.17 to 0.49 (English, code, other languages, each
+        alone and mixed, with a tokenizer of English alone and of all).
+        """
         epoch, number = divmod(block, self._blocks)
         steps = self.block_rows // self.rows_per_step
-        # After those of other blocks, which also make up for steps of few tokens.
         spare = 0.5 + 0.25 * math.sqrt(self.rows_per_step)
         first = number * math.ceil(steps * (spare + max(0, self.mean_rows - self.rows_per_step)))
         while True:
