@@ -1,6 +1,7 @@
-"""Every choice of every configuration group composes."""
+"""Every choice of every configuration group composes; every bound of a setting holds."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,26 @@ import torch
 import configs
 from experiments.arms import resolve_arms
 from experiments.cli.compose import choices, load
-from experiments.config import BUDGETS, part
+from experiments.config import (
+    BUDGETS,
+    BpeConfig,
+    BudgetConfig,
+    Config,
+    CorpusSource,
+    HeldoutConfig,
+    LmConfig,
+    RunnerConfig,
+    part,
+)
+from lm.data.sharding import ShardConfig
+from lm.evaluate.deployment import Deployment
+from lm.model.config import ModelConfig
+from lm.model.sampling import SamplingConfig
 from lm.model.transformer import Transformer
+from lm.train.config import TrainConfig
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
+from tokenizer.errors import UserError
+from tokenizer.fields import limits_of
 
 
 def _superbpe(config):
@@ -31,6 +49,30 @@ _OPTIONS = sorted(f"{group}/{choice}" for group in _GROUPS for choice in choices
 @pytest.mark.parametrize("option", _OPTIONS)
 def test_every_option_composes(option):
     load([option.replace("/", "="), *_NEEDS.get(option, [])])
+
+
+_SETTINGS = [
+    *(BpeConfig, BudgetConfig, Config, CorpusSource, Deployment, HeldoutConfig, LmConfig),
+    *(ModelConfig, Rules, RunnerConfig, SamplingConfig, ShardConfig, TrainConfig),
+]
+
+
+def _outside(limits):
+    """Values just outside of each bound, and one that is not a choice."""
+    yield from ["no choice"] if limits.choices else []
+    yield from [limits.least - 1] if limits.least is not None else []
+    yield from [limits.most + 1] if limits.most is not None else []
+    yield from [bound for bound in (limits.above, limits.below) if bound is not None]
+
+
+@pytest.mark.parametrize("settings", _SETTINGS)
+def test_a_value_outside_the_bounds_of_its_field_is_rejected(settings):
+    for field in dataclasses.fields(settings):
+        limits = limits_of(field)
+        for value in _outside(limits):
+            with pytest.raises(UserError, match=rf"\b{field.name}='?{re.escape(str(value))}") as error:
+                getattr(settings(**{field.name: value}), "check", str)()
+            assert limits.remedy in str(error.value)
 
 
 def test_the_default_is_the_demo():

@@ -9,7 +9,6 @@ from lm.data.sharding import ShardConfig, copy_documents, write_shards
 from lm.data.shards import Shards
 from tests.lm import tiny
 from tokenizer import Batch, Corpus, CorpusConfig
-from tokenizer.errors import UserError
 from tokenizer.files import read_sealed
 
 
@@ -103,8 +102,3 @@ def test_the_manifest_has_the_number_and_the_places_of_skipped_records(tmp_path)
     assert [f"line {n}" in place for n, place in zip((2, 4), manifest["skipped"]["places"], strict=True)] == [True] * 2
     plain = write_shards(tmp_path / "t", tiny.words(), [Batch.from_texts(["the end"])], skipped=dict)
     assert "skipped" not in plain
-
-
-def test_impossible_configurations_are_rejected():
-    with pytest.raises(UserError, match="must be at least"):
-        ShardConfig(tokens_per_shard=0)

@@ -144,14 +144,9 @@ def test_longer_tokens_save_all_but_the_head():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_layers": 0}, "n_layers=0 must be at least 1"),
-        ({"kv_format": "fp7"}, "kv_format='fp7'"),
-        ({"mlp": "other"}, "mlp='other'; it is one of: gated, plain"),
         ({"n_kv_heads": 5}, "not a multiple of deployment.n_kv_heads=5"),
         ({"active_experts": 3}, "uses 3 of deployment.n_experts=0"),
         ({"window_layers": 3}, "set both for sliding windows"),
-        ({"device_flops": 0.0}, "device_flops=0.0 must be greater than 0"),
-        ({"rho": -1.0}, "rho=-1.0 must be at least 0"),
     ],
 )
 def test_impossible_deployments_are_rejected(changes, message):

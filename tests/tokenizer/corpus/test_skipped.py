@@ -131,8 +131,6 @@ def test_limits_and_missing_files_remain_errors(tmp_path):
         skipping(path, document_limit_bytes=50)
     with pytest.raises(UserError, match="no such file"):
         skipping(tmp_path / "none.jsonl")
-    with pytest.raises(UserError, match="on_error='ignore'; it is one of: error, skip"):
-        documents(path, on_error="ignore")
 
 
 def test_reasons_for_an_empty_corpus_are_true(tmp_path):
