@@ -54,8 +54,6 @@ CONTEXT_BYTES = 4096
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 _FILES = ("*.json", "*.safetensors", "*.model", "*.tiktoken", "*.txt", "*.jinja")
 _WEIGHTS = ".weights.json"
-_EQUAL = 0.01
-"""Relative difference of training budgets that count as equal."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.errors import UserError, needs_extra, shortened
+from tokenizer.errors import UserError, shortened
 from tokenizer.formats import carried
 
 if TYPE_CHECKING:
@@ -41,9 +42,11 @@ def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device
     transformers.utils.logging.disable_progress_bar()
     try:
         if adapter:
-            with needs_extra(f"{folder} is an adapter: "):
-                from peft import AutoPeftModelForCausalLM  # type: ignore[import-not-found]
-            return AutoPeftModelForCausalLM.from_pretrained(str(folder), **options).merge_and_unload()
+            try:
+                peft = importlib.import_module("peft")
+            except ModuleNotFoundError:
+                raise UserError(f"{folder} is an adapter: to merge it, run: pip install peft") from None
+            return peft.AutoPeftModelForCausalLM.from_pretrained(str(folder), **options).merge_and_unload()
         model, info = transformers.AutoModelForCausalLM.from_pretrained(
             str(folder), use_safetensors=True, output_loading_info=True, **options
         )
