@@ -35,6 +35,7 @@ from experiments.store.artifacts import Artifact, Store, artifact_at
 from experiments.store.trained_models import tokenizer_place
 from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
+from lm.hf.pretrained import ADAPTER
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, counted, listed
 from tokenizer.external.load import load_pretrained
@@ -132,7 +133,7 @@ def is_model(path: str) -> bool:
     """Whether the user names a model rather than a text: a folder with a model, or a repository."""
     place = Path(path)
     if place.exists():
-        files = ("config.json", "adapter_config.json", *["manifest.json"] * place.name.startswith("lm-"))
+        files = ("config.json", ADAPTER, *["manifest.json"] * place.name.startswith("lm-"))
         return any((place / name).is_file() for name in files)
     return is_repository_id(path.partition("@")[0])
 
@@ -240,7 +241,7 @@ def fingerprint(folder: Path, cache: Path) -> str:
         known = read_json(cache)
     except (OSError, ValueError):
         known = {}
-    files = sorted([*folder.glob("*.safetensors"), *folder.glob("*config.json"), *folder.glob("*.py")])
+    files = [file for pattern in ("*.safetensors", "*config.json", "*.py") for file in sorted(folder.glob(pattern))]
     found = {}
     for file in files:
         state = file.stat()
@@ -254,6 +255,9 @@ def fingerprint(folder: Path, cache: Path) -> str:
         found[file.name] = entry[2]
     cache.parent.mkdir(parents=True, exist_ok=True)
     write_json(cache, known)
+    if (folder / ADAPTER).is_file():  # the weights that it is merged into
+        base = Path(read_json(folder / ADAPTER).get("base_model_name_or_path", ""))
+        found["base"] = fingerprint(base, cache) if base.is_dir() else str(base)
     return digest(found)
 
 
