@@ -331,7 +331,8 @@ def _score(
     tolerance: float,
 ) -> ComparedRuns:
     rungs = _rungs(models)
-    text = Text(corpus, digest(corpus.identity()), [("text", listed(map(shown, corpus.config.places)))], None)
+    text = Text(corpus, digest(corpus.identity()), [("text", listed(map(shown, corpus.config.heldout_paths)))], None)
+    context.reporter.say(f"text: {text.facts[0][1]}", style="dim")
     documents = heldout.describe(context, text)
     heldout.check_weights(documents, settings.weights)
     cache = context.store.root / _WEIGHTS

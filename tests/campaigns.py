@@ -94,6 +94,7 @@ KILLED = {
     "pipeline": [],  # the experiment itself
     "compare": ["compare RUN --artifacts RUN/../artifacts --out OUT"],
     "status": ["status OUT/artifacts --clean --yes"],
+    "score": [f"score {model} TEXT --artifacts OUT/artifacts --out OUT/score" for model in ("LM", "MODEL")],
     "generate": ["generate LM --prompt the --max-bytes 20"],
     "downstream": ["downstream LM --tasks TASKS --limit 1 --device cpu --out OUT"],
     "extend-model": ["extend-model MODEL LARGER OUT/model"],

@@ -20,6 +20,7 @@ from experiments.cli.console import finish
 from experiments.given_models import CONTEXT_BYTES, DTYPES, GivenModel, Loading, is_model, is_table, read_table
 from experiments.progress import Reporter
 from tokenizer.errors import UserError
+from tokenizer.files import shown
 
 if TYPE_CHECKING:
     import argparse
@@ -116,7 +117,7 @@ def _corpus(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpus:
     places = [named(entry) for entry in entries]
     kinds: dict[str, str] = {}
     for name, place in places:
-        if name is not None and kinds.setdefault(name, place) != place:
+        if name is not None and kinds.setdefault(name, shown(place)) != shown(place):
             raise UserError(f"two texts are called {name!r}; give both in one folder")
     return open_text(
         arguments, [], heldout_paths=[place for _, place in places], kinds=kinds, source_field=arguments.source_field

@@ -82,6 +82,7 @@ COMMANDS = {
     "pipeline": (2, ["--until", "count", "corpus=files", "corpus.paths=['{url}']", "hydra.run.dir={out}"]),
     "compare": (2, ["{url}", "--out", "{out}"]),
     "status": (2, ["artifacts={url}"]),
+    "score": (2, ["missing/model", "{url}", "part={other}", "--artifacts", "{out}/kept", "--out", "{out}"]),
     "generate": (2, ["{url}", "--prompt", "a"]),
     "downstream": (2, ["{url}", "--tasks", "{url}", "--out", "{out}"]),
     "extend-model": (2, ["{url}", "{tokenizer}", "{out}"]),

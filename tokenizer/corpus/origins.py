@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tokenizer.errors import UserError, listed
+from tokenizer.files import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,8 +73,8 @@ def kind_of(file: File, kinds: Mapping[str, str]) -> str:
     >>> kind_of(PurePath("src/a/b.jsonl"), {"code": "src", "English": "*.txt"})
     'code'
     """
-    name = str(file)
-    for kind, path in kinds.items():
+    name = shown(str(file))
+    for kind, path in ((kind, shown(path)) for kind, path in kinds.items()):
         if name == path or name.startswith(path.rstrip("/") + "/") or fnmatch.fnmatchcase(name, path):
             return kind
     return OTHER

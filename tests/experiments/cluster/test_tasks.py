@@ -146,17 +146,17 @@ def test_a_silent_task_is_ended_and_a_waiting_one_is_not(tmp_path, monkeypatch, 
         return {"number": number}
 
     ray = FakeRay(slots=4, part_1=[1.5])
-    found = list(cluster_of(ray, timeout_s=0.5).run(silent, numbered(2), tmp_path))
+    found = list(cluster_of(ray, timeout_s=1).run(silent, numbered(2), tmp_path))
     assert [result.value["number"] for result in found] == [0, 1]
     assert ray.cancelled == ["part-0"] * 2
     assert caplog.text.count("task part-0 on ") == 2
-    assert "was ended: it showed no progress for runner.timeout_s=0.5 seconds" in caplog.text
+    assert "was ended: it showed no progress for runner.timeout_s=1 seconds" in caplog.text
     assert "task part-1 on" not in caplog.text
     assert ray.attempts == {"part-0": 3, "part-1": 1}
     monkeypatch.setattr(tasks, "RETRIES", 0)
     started.clear()
-    with pytest.raises(UserError, match=r"part-0 was ended 1 times: .*runner\.timeout_s=0\.5 .* set it to null"):
-        list(cluster_of(FakeRay(), timeout_s=0.5).run(silent, numbered(2), tmp_path / "always"))
+    with pytest.raises(UserError, match=r"part-0 was ended 1 times: .*runner\.timeout_s=1 .* set it to null"):
+        list(cluster_of(FakeRay(), timeout_s=1).run(silent, numbered(2), tmp_path / "always"))
     stop.set()
 
 

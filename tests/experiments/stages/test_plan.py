@@ -31,7 +31,7 @@ def planned(monkeypatch, overrides):
     """Plans of all runs of an experiment in which a step of a model has the amounts of `STEPS`."""
     config = load(["lm.train.bytes_per_step=8192", *overrides])
     training = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
-    arms = {name: SimpleNamespace(key=name, label=name, training=training) for name in STEPS}
+    arms = {name: SimpleNamespace(key=name, label=name, trained_on=training) for name in STEPS}
 
     def measure(_, settings, arm, *__):
         of_rows = STEPS[arm.key]
