@@ -54,6 +54,8 @@ def read_losses(path: Path) -> dict[str, list[Evaluation]]:
         raise UserError(f"{path} cannot be read as {path.suffix[1:]}: {error}") from None
     if missing := [name for name in REQUIRED if name not in table.column_names]:
         raise UserError(f"{path} has no column {listed(missing)}; it needs {listed(REQUIRED)} and may have {OPTIONAL}")
+    if repeated := [name for name in (*REQUIRED, *OPTIONAL) if table.column_names.count(name) > 1]:
+        raise UserError(f"{path} has the column {listed(repeated)} more than once; remove one")
     columns = {name: table[name].to_pylist() for name in (*REQUIRED, *OPTIONAL) if name in table.column_names}
     rows: dict[str, dict[int, dict[Any, dict[str, Any]]]] = {}
     for number in range(table.num_rows):
@@ -73,12 +75,19 @@ def read_losses(path: Path) -> dict[str, list[Evaluation]]:
             raise UserError(
                 f"{path}: {arm} has the seeds {sorted(by_seed)}, and {reference} has {seeds}; give the same"
             )
+        if not all(sum(row["nats"] for row in by_seed[seed].values()) for seed in seeds):
+            raise UserError(f"{path}: the nats of {arm} are all 0, which no model reaches; check the column")
         evaluations[arm] = [_evaluation(path, arm, by_seed[seed], first) for seed in seeds]
     return evaluations
 
 
 def _check(path: Path, number: int, row: dict[str, Any]) -> None:
-    """Raise a UserError unless the numbers of a row are in order."""
+    """Raise a UserError unless the names and numbers of a row are in order."""
+    for name in ("arm", "document"):
+        if row[name] in (None, ""):
+            raise UserError(f"{path}, row {number + 1}: {name} is empty; give it a name")
+    if not isinstance(row.get("seed") or 0, int):
+        raise UserError(f"{path}, row {number + 1}: seed={quoted(row['seed'])} must be a whole number")
     for name, least in (("bytes", 1), ("nats", 0.0), ("tokens", 0)):
         value = row.get(name, least)
         if not isinstance(value, int | float) or not least <= value < math.inf:

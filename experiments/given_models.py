@@ -100,8 +100,11 @@ def read_table(path: Path) -> list[GivenModel]:
     Raises:
         UserError: If a column is missing, or a value is wrong.
     """
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
     models = []
     for number, row in enumerate(rows, 2):
         if not row.get("arm") or not row.get("model"):
@@ -112,7 +115,7 @@ def read_table(path: Path) -> list[GivenModel]:
                 amounts[name] = float(row[name]) if row.get(name) else None
             except ValueError:
                 raise UserError(f"{path}, line {number}: {name}={row[name]} is not a number") from None
-            if not 0 < (amounts[name] or 1) < float("inf"):
+            if (amount := amounts[name]) is not None and not 0 < amount < float("inf"):
                 raise UserError(f"{path}, line {number}: {name}={row[name]} must be a positive number")
         here = path.parent / row["model"]
         models.append(GivenModel(row["arm"], str(here if here.exists() else row["model"]), **amounts))
@@ -125,7 +128,7 @@ def is_table(path: str) -> bool:
     """Whether a file is a table of models rather than text."""
     if Path(path).suffix != ".csv" or not Path(path).is_file():
         return False
-    with Path(path).open(newline="", encoding="utf-8", errors="replace") as file:
+    with Path(path).open(newline="", encoding="utf-8-sig", errors="replace") as file:
         return {"arm", "model"} <= set(csv.DictReader(file).fieldnames or ())
 
 
@@ -191,9 +194,19 @@ class _Opened:
         """Everything besides the tokenizer that determines the losses."""
         if self.own is not None:
             return {"own": self.own.hash}
-        dtype = {} if self._loading.dtype == "auto" else {"dtype": self._loading.dtype}
         where = self.revision or fingerprint(self.folder, self._cache)
-        return {"model": where, "start": [self.start.id, self.start.everywhere, self.end_id], **dtype}
+        start = [self.start.id, self.start.everywhere, self.end_id]
+        code = {"remote_code": True} if self._loading.remote_code else {}
+        return {"model": where, "start": start, "dtype": self._dtype, **code}
+
+    @property
+    def _dtype(self) -> str:
+        """Number format of the weights, on the device."""
+        from lm.model.device import resolve_device
+
+        loading = self._loading
+        device = resolve_device("cuda" if loading.device == "all" else loading.device)
+        return loading.dtype if loading.dtype != "auto" or device.type == "cuda" else "float32"
 
     @cached_property
     def loaded(self) -> tuple[ScorableModel, Deployment, tuple[int, int]]:
@@ -212,9 +225,8 @@ class _Opened:
             return Forward(own.eval(), self.tokenizer.tokenizer.end_id), shape_of(own, CONTEXT_BYTES), parameters
         spread = loading.device == "all"
         device = resolve_device("cuda" if spread else loading.device)
-        dtype = loading.dtype if loading.dtype != "auto" or device.type == "cuda" else "float32"
         model = pretrained.load(
-            self.folder, dtype=dtype, remote_code=loading.remote_code, device_map="auto" if spread else None
+            self.folder, dtype=self._dtype, remote_code=loading.remote_code, device_map="auto" if spread else None
         )
         if not spread:
             model.to(device)
@@ -331,6 +343,9 @@ def _score(
     tolerance: float,
 ) -> ComparedRuns:
     rungs = _rungs(models)
+    for name in filter(None, loading.starts):
+        if name not in rungs[0]:
+            raise UserError(f"--start {name}={loading.starts[name]}: no arm is called {name}; {listed(rungs[0])} are")
     text = Text(corpus, digest(corpus.identity()), [("text", listed(map(shown, corpus.config.heldout_paths)))], None)
     context.reporter.say(f"text: {text.facts[0][1]}", style="dim")
     documents = heldout.describe(context, text)
@@ -339,6 +354,8 @@ def _score(
     with context.reporter.stage("find the models"):
         opened = {given: _Opened(given, loading, cache) for given in models}
         tokenizers = {given: model.tokenizer.tokenizer.sha256 for given, model in opened.items()}
+        for model in opened.values():
+            model.start  # noqa: B018 (fails before any model is scored)
     for given, sha256 in tokenizers.items():
         other = next(one for one in models if one.arm == given.arm)
         if tokenizers[other] != sha256:

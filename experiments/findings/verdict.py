@@ -292,7 +292,10 @@ def _unequal(result: Findings) -> str:
 def conditions(result: Findings) -> str:
     """A sentence about what the models had in common, measured on the actual runs."""
     if not result.trained_here:
-        starts = _listed([f"{arm.label} {arm.settings['start']}" for arm in result.arms], most=len(result.arms))
+        starts = _listed(
+            [f"{arm.label} {arm.settings.get('start', 'its end of text')}" for arm in result.arms],
+            most=len(result.arms),
+        )
         budgets = "Training budgets are as stated" if _mode(result) else "What the models have in common is unknown"
         return (
             f"{budgets}; whether they were trained on this text is unknown. The token before each document: {starts}."

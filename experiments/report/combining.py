@@ -98,7 +98,13 @@ def combine(
                         f"{entry.label} was scored on different held-out documents in {min(group.folders)} and "
                         f"{run.folder} (corpus.heldout_sample); name only one of them"
                     )
-                group.models[_seed(model, place)] = (model, evaluation)
+                seed = _seed(model, place)
+                if model.contents.seed is None and group.models.get(seed, (model,))[0].hash != model.hash:
+                    raise UserError(
+                        f"different models are called {entry.label} in {min(group.folders)} and {run.folder}; give one "
+                        "of the arms another name and score it again"
+                    )
+                group.models[seed] = (model, evaluation)
                 before = group.settings.items()
                 group.settings = {key: value for key, value in before if entry.settings.get(key, ...) == value}
                 group.folders.add(run.folder)

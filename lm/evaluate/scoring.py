@@ -194,8 +194,8 @@ def _queue(
         for document, values in zip(group, nats, strict=True):
             if not np.isfinite(values[1:]).all():
                 raise UserError(
-                    f"the model's loss on document {document} is not finite: its weights are damaged, or they are too "
-                    "large for their number format; train it with lower learning rates, or name another model"
+                    f"the model's loss on document {document} is not finite: its weights are damaged or too large "
+                    "for their number format; train it with lower learning rates, or use --dtype float32"
                 )
             text, end = np.split(values[1:], [len(values) - 1 - (forward.end_id is not None)])
             first = shards.span(document).start - document

@@ -34,27 +34,29 @@ def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device
     if not adapter and not (folder / "config.json").is_file():
         raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
     import transformers
-    from safetensors import SafetensorError
 
     options: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "trust_remote_code": remote_code}
     if device_map is not None:
         options["device_map"] = device_map
     transformers.utils.logging.disable_progress_bar()
+    opener = transformers.AutoModelForCausalLM
+    if adapter:
+        if not (folder / "adapter_model.safetensors").is_file():
+            raise UserError(f"{folder} has no adapter_model.safetensors; save the adapter in safetensors")
+        try:
+            opener = importlib.import_module("peft").AutoPeftModelForCausalLM
+        except ModuleNotFoundError:
+            raise UserError(f"{folder} is an adapter: to merge it, run: pip install peft") from None
+    else:
+        options |= {"use_safetensors": True, "output_loading_info": True}
     try:
-        if adapter:
-            try:
-                peft = importlib.import_module("peft")
-            except ModuleNotFoundError:
-                raise UserError(f"{folder} is an adapter: to merge it, run: pip install peft") from None
-            return peft.AutoPeftModelForCausalLM.from_pretrained(str(folder), **options).merge_and_unload()
-        model, info = transformers.AutoModelForCausalLM.from_pretrained(
-            str(folder), use_safetensors=True, output_loading_info=True, **options
-        )
-    except (AssertionError, ImportError, OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        if isinstance(error, UserError):
-            raise
+        loaded = opener.from_pretrained(str(folder), **options)
+    except Exception as error:  # any, in files that others wrote
         why = shortened(" ".join(str(error).split()))
         raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {why}") from error
+    if adapter:
+        return loaded.merge_and_unload()
+    model, info = loaded
     if info["missing_keys"]:
         raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
     return model

@@ -27,8 +27,16 @@ _COMPARED = 64
 """Positions whose losses are compared with those of the model's own logits."""
 _UNLIMITED = 2**20
 """Positions of a model whose configuration names no limit."""
-ENDS = "ends every text"
-_POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length", "context_length")
+ENDS, GIVEN = "ends every text", "as given"
+_POSITIONS = (
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_sequence_length",
+    "seq_length",
+    "context_length",
+    "max_seq_len",
+)
 
 
 class Start(NamedTuple):
@@ -62,15 +70,13 @@ def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -
     Raises:
         UserError: If there is none, or the given one is not a token.
     """
-    if given is not None:
-        found = tokenizer.special_tokens.get(given, tokenizer.token_to_id(given))
-        if found is None:
-            raise UserError(
-                f"--start {quoted(given)} is not a token of {folder}; its special tokens are "
-                f"{listed(map(quoted, tokenizer.special_tokens)) or 'none'}"
-            )
-        return Start(given, found, "as given")
-    if (folder / FILE).is_file():  # our own format, which adds nothing to a text
+    found = None if given is None else tokenizer.special_tokens.get(given, tokenizer.token_to_id(given))
+    if given is not None and found is None:
+        raise UserError(
+            f"--start {quoted(given)} is not a token of {folder}; its special tokens are "
+            f"{listed(map(quoted, tokenizer.special_tokens)) or 'none'}"
+        )
+    if found is None and (folder / FILE).is_file():  # our own format, which adds nothing to a text
         return Start(str(tokenizer.end_of_text), tokenizer.end_id, ENDS)
     import transformers
 
@@ -79,11 +85,16 @@ def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -
         own = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
         with_specials, plain = (own("a", add_special_tokens=add)["input_ids"] for add in (True, False))
     except Exception as error:  # any, in files that others wrote
+        if found is not None:
+            return Start(str(given), found, GIVEN)
         raise UserError(
             f"transformers cannot open the tokenizer of {folder}, so the token that precedes a document is unknown "
             f"({shortened(error)}); name it with --start TOKEN"
         ) from None
-    if with_specials and with_specials[0] != plain[0]:
+    begins = bool(with_specials) and with_specials[0] != plain[0]
+    if found is not None:
+        return Start(str(given), found, GIVEN, begins and with_specials[0] == found)
+    if begins:
         return Start(own.convert_ids_to_tokens(with_specials[0]), with_specials[0], "begins every text", True)
     if tokenizer.end_of_text is not None:
         return Start(tokenizer.end_of_text, tokenizer.end_id, ENDS)
@@ -162,13 +173,18 @@ class PretrainedModel(ScorableModel):
 
     def _agrees(self, ids: Tensor) -> bool:
         """Whether the layers with the head in chunks give the losses of a whole forward pass."""
-        targets = ids.roll(-1, 1)[0]
-        own = F.cross_entropy(self._logits(ids)[0], targets, reduction="none")
+        targets, logits = ids.roll(-1, 1)[0], self._logits(ids)[0]
+        rounding = 1e-4 if next(self._model.parameters()).dtype == torch.float32 else 0.05
+        other = ids.clone()
+        other[0, -1] = (other[0, -1] + 1) % self.vocab_size
+        seen = (self._logits(other)[0] - logits)[:-1].abs()
+        if seen.numel() and seen.max() > rounding * (1 + logits.abs().max()):
+            raise UserError("the model is not causal: it sees the tokens that it is to predict; leave it out")
+        own = F.cross_entropy(logits, targets, reduction="none")
         try:
             found = self._chunked(self._hidden(ids)[0], targets)
         except Exception:  # any, in code that others wrote
             return False
-        rounding = 1e-4 if next(self._model.parameters()).dtype == torch.float32 else 0.05
         return found.shape == own.shape and bool((found - own).abs().max() < rounding * (1 + own.abs().max()))
 
     def _by_whole_passes(self, ids: Tensor, places: Tensor, targets: Tensor) -> Tensor:
@@ -256,6 +272,9 @@ def deployment_of(model: Any, context_bytes: int) -> Deployment:
         return next((value for value in found if isinstance(value, int) and value > 0), 0)
 
     hidden, layers, heads = table.shape[1], first("num_hidden_layers"), first("num_attention_heads") or 1
+    kv_heads = first("num_key_value_heads", "num_kv_heads", "multi_query_group_num")
+    if getattr(config, "multi_query", False) and not getattr(config, "new_decoder_architecture", False):
+        kv_heads = 1
     experts = first("num_local_experts", "num_experts", "n_routed_experts")
     mlp_size = first(*["moe_intermediate_size"] * bool(experts), "intermediate_size", "n_inner", "ffn_dim")
     try:
@@ -263,7 +282,7 @@ def deployment_of(model: Any, context_bytes: int) -> Deployment:
             n_layers=layers,
             hidden_size=hidden,
             n_heads=heads,
-            n_kv_heads=first("num_key_value_heads") or heads,
+            n_kv_heads=kv_heads or heads,
             head_dim=first("head_dim") or hidden // heads,
             mlp="gated" if any("gate_" in name or ".w1." in name for name in weights) else "plain",
             mlp_size=mlp_size or 4 * hidden,

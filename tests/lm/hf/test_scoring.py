@@ -199,3 +199,13 @@ def test_damaged_weights_and_missing_rows_are_named(tmp_path):
     small = transformers.GPT2LMHeadModel(transformers.GPT2Config(**KINDS["GPT2"] | {"vocab_size": 100}))
     with pytest.raises(UserError, match="100 rows"):
         PretrainedModel(small, tokenizer, start, None)
+
+
+def test_a_model_that_sees_later_tokens_is_rejected(tmp_path):
+    saved(tmp_path, eos="</s>")
+    tokenizer = load_pretrained(tmp_path).tokenizer
+    settings = {**SHAPE, "is_decoder": False}
+    model = transformers.BertLMHeadModel(transformers.BertConfig(**settings))
+    scorable = PretrainedModel(model, tokenizer, Start("</s>", tokenizer.end_id, ""), None)
+    with pytest.raises(UserError, match="not causal"):
+        evaluate_texts(scorable, tokenizer, DOCUMENTS)
