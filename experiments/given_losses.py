@@ -146,7 +146,8 @@ def compare_losses(path: Path, out: Path, reporter: Reporter) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     names, runs = list(arms), list(arms.values())
     eligibility = eligible(runs, names)
-    compared = [compare_all(runs, eligibility)[0, place] for place in range(1, len(runs))]
+    comparisons = compare_all(runs, eligibility)
+    compared = [comparisons[0, place] for place in range(1, len(runs))]
     base = runs[0][0]
     rows = [[names[0], ALL, _tokens(base, base), f"{fmean(run.bits_per_byte for run in runs[0]):.4f}", ""]]
     numbers = []

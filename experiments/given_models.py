@@ -10,9 +10,11 @@ from __future__ import annotations
 import csv
 import dataclasses
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -43,6 +45,8 @@ from tokenizer.external.opening import is_repository_id, snapshot
 from tokenizer.files import digest, read_json, shown
 
 if TYPE_CHECKING:
+    import torch
+
     from experiments.findings.compared import Findings, ScoredArm
     from lm.evaluate.deployment import Deployment
     from lm.evaluate.forward import ScorableModel
@@ -66,7 +70,7 @@ class GivenModel:
         model: Folder, or repository with an optional `@REVISION`: a causal language model of `transformers`, an adapter
             of PEFT, or a model of the pipeline (`lm-*`).
         train_flops: FLOPs of its training, if they are known.
-        train_bytes: Bytes of text that it was trained on, likewise.
+        train_bytes: Bytes of text that it was trained on, if they are known.
     """
 
     arm: str
@@ -81,7 +85,7 @@ class Loading:
 
     Attributes:
         device: `auto`, `cpu`, `cuda`, or `all` to spread a model over all GPUs (needs accelerate).
-        dtype: Number format of the weights: `auto` for fp32 on a CPU, and for that of the files on a GPU.
+        dtype: Number format of the weights. `auto` means fp32 on a CPU, and the format of the files on a GPU.
         remote_code: Whether to execute code in the folders of models.
         starts: The token before the first one of a document, by arm, "" for all; see `lm.hf.scoring.start_of`.
     """
@@ -199,14 +203,18 @@ class _Opened:
         code = {"remote_code": True} if self._loading.remote_code else {}
         return {"model": where, "start": start, "dtype": self._dtype, **code}
 
+    @cached_property
+    def _device(self) -> torch.device:
+        """Device of the model; of one that is spread over all GPUs, that of its inputs."""
+        from lm.model.device import resolve_device
+
+        return resolve_device("cuda" if self._loading.device == "all" else self._loading.device)
+
     @property
     def _dtype(self) -> str:
         """Number format of the weights, on the device."""
-        from lm.model.device import resolve_device
-
-        loading = self._loading
-        device = resolve_device("cuda" if loading.device == "all" else loading.device)
-        return loading.dtype if loading.dtype != "auto" or device.type == "cuda" else "float32"
+        dtype = self._loading.dtype
+        return dtype if dtype != "auto" or self._device.type == "cuda" else "float32"
 
     @cached_property
     def loaded(self) -> tuple[ScorableModel, Deployment, tuple[int, int]]:
@@ -214,22 +222,19 @@ class _Opened:
         from lm.evaluate.deployment import shape_of
         from lm.evaluate.forward import Forward
         from lm.hf import pretrained, scoring
-        from lm.model.device import resolve_device
         from lm.model.weights import load_model
 
-        loading = self._loading
         if self.own is not None:
-            own = load_model(self.own.path, "cuda" if loading.device == "all" else loading.device)
+            own = load_model(self.own.path, str(self._device))
             sizes = own.n_parameters()
             parameters = sizes["total"], sizes["non_embedding"]
             return Forward(own.eval(), self.tokenizer.tokenizer.end_id), shape_of(own, CONTEXT_BYTES), parameters
-        spread = loading.device == "all"
-        device = resolve_device("cuda" if spread else loading.device)
+        spread = "auto" if self._loading.device == "all" else None
         model = pretrained.load(
-            self.folder, dtype=self._dtype, remote_code=loading.remote_code, device_map="auto" if spread else None
+            self.folder, dtype=self._dtype, remote_code=self._loading.remote_code, device_map=spread
         )
-        if not spread:
-            model.to(device)
+        if spread is None:
+            model.to(self._device)
         shape, parameters = scoring.deployment_of(model, CONTEXT_BYTES), scoring.parameters_of(model)
         return scoring.PretrainedModel(model, self.tokenizer.tokenizer, self.start, self.end_id), shape, parameters
 
@@ -364,33 +369,30 @@ def _score(
                 "give each tokenizer its own arm"
             )
     with context.reporter.stage("load PyTorch"):
-        from experiments.findings import compared
         from experiments.stages import evaluate
         from experiments.stages.plan import DEFAULT_DEPLOYMENT
 
     deployed = deployment or DEFAULT_DEPLOYMENT
     encoded: dict[str, EncodedArm] = {}
-    of_arm = {name: [given for given in models if given.arm == name] for name in (given.arm for given in models)}
-    names = {
-        given: given.arm if len(of_arm[given.arm]) == 1 else f"{given.arm} {of_arm[given.arm].index(given) + 1}"
-        for given in models
-    }
     for given, model in opened.items():
         if given.arm not in encoded:
             encoded[given.arm] = _encoded(context, text, given.arm, model)
-    scores = {}
+    scores, of_arm = {}, Counter(given.arm for given in models)
+    numbers = {name: count(1) for name in of_arm}
     for given, model in opened.items():
-        arm = encoded[given.arm]
-        artifact = _artifact(context, names[given], given, model)
-        scores[given] = artifact, evaluate.score(
-            context, settings, loading.device, names[given], artifact, arm, documents,
-            opened=model.open,
-        )  # fmt: skip
+        name = given.arm if of_arm[given.arm] == 1 else f"{given.arm} {next(numbers[given.arm])}"
+        artifact = _artifact(context, name, given, model)
+        scores[given] = (
+            artifact,
+            evaluate.score(
+                context, settings, loading.device, name, artifact, encoded[given.arm], documents, opened=model.open
+            ),
+        )
         model.close()
     results = []
     for rung in rungs:
-        arms = [_arm(compared, encoded[name], given, opened, scores) for name, given in rung.items()]
-        results.append(_findings(compared.Findings, arms, rung, tolerance, deployed))
+        arms = [_arm(encoded[name], given, opened, scores) for name, given in rung.items()]
+        results.append(_findings(arms, tolerance, deployed))
     return _finished(context, record, results, text, deployed, tolerance, out)
 
 
@@ -450,13 +452,14 @@ def _artifact(context: Context, name: str, given: GivenModel, model: _Opened) ->
 
 
 def _arm(
-    compared: Any,
     arm: EncodedArm,
     given: Sequence[GivenModel],
     opened: Mapping[GivenModel, _Opened],
     scores: Mapping[GivenModel, tuple[Artifact[TrainedModel], Artifact[Any]]],
 ) -> ScoredArm:
     """An arm with its models at a budget."""
+    from experiments.findings.compared import scored
+
     models, evaluations = zip(*(scores[one] for one in given), strict=True)
     start = opened[given[0]].start
     stated = {
@@ -465,14 +468,13 @@ def _arm(
         if all(getattr(one, name) is not None for one in given)
     }
     settings = {"recipe": FROM_ELSEWHERE, "start": f"{start.token} ({start.why})", **stated}
-    found: ScoredArm = compared.scored(dataclasses.replace(arm, settings=settings), models, evaluations)
-    return found
+    return scored(dataclasses.replace(arm, settings=settings), models, evaluations)
 
 
-def _findings(
-    kind: type[Findings], arms: Sequence[ScoredArm], rung: Mapping[str, Any], tolerance: float, deployment: Deployment
-) -> Findings:
+def _findings(arms: Sequence[ScoredArm], tolerance: float, deployment: Deployment) -> Findings:
     """Compare the arms; what their training has in common is what the table states, or the models record."""
+    from experiments.findings.compared import Findings
+
     amounts: dict[str, list[float]] = {"equal_bytes": [], "equal_flops": []}
     for arm in arms:
         for mode, name in (("equal_bytes", "train_bytes"), ("equal_flops", "train_flops")):
@@ -491,7 +493,7 @@ def _findings(
     )
     arms = [dataclasses.replace(arm, settings=arm.settings | {"budget.mode": mode}) for arm in arms]
     budget = BudgetConfig(mode=mode, tolerance=tolerance) if mode else None
-    return kind.of(arms, budget, deployment)
+    return Findings.of(arms, budget, deployment)
 
 
 def _finished(

@@ -8,16 +8,26 @@ an adapter of PEFT, or a model of the pipeline (`lm-*`). Repeating ARM gives its
 budgets of each arm, they are compared over training compute. NAME=PATH of a TEXT names its kind.
 
 Every token is scored once, in contexts of equal bytes, in bits per byte of the original text. Models may have been
-trained on it: use text that none of them has seen. Writes `comparison.html`, `comparison.json` and `differences.csv`,
-and the scores of each model to `artifacts/`, so the same command goes on where it stopped.
+trained on it: use text that none of them has seen. Writes `comparison.html`, `comparison.json` and `differences.csv`.
+The scores of each model are kept in `artifacts/`, so the same command resumes.
 """
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, add_text_settings, named, out_folder, whole
+from experiments.cli.arguments import Parser, add_text_settings, named, open_text, out_folder, whole
 from experiments.cli.console import finish
-from experiments.given_models import CONTEXT_BYTES, DTYPES, GivenModel, Loading, is_model, is_table, read_table
+from experiments.given_models import (
+    CONTEXT_BYTES,
+    DTYPES,
+    GivenModel,
+    Loading,
+    default_settings,
+    is_model,
+    is_table,
+    read_table,
+    score_models,
+)
 from experiments.progress import Reporter
 from tokenizer.errors import UserError
 from tokenizer.files import shown
@@ -72,8 +82,6 @@ def run(arguments: argparse.Namespace) -> None:
             weights[name] = float(share)
         except ValueError:
             raise UserError(f"--weights {name}={share}: the weight is a number, as in english=0.6 code=0.4") from None
-    from experiments.given_models import default_settings, score_models
-
     settings = default_settings(
         arguments.context_bytes, weights=weights, batch_tokens=arguments.batch_tokens, cluster=arguments.cluster
     )
@@ -112,8 +120,6 @@ def _named(entries: Sequence[str]) -> list[tuple[str, str]]:
 
 def _corpus(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpus:
     """The text, all of it held out; names of entries are kinds."""
-    from experiments.cli.arguments import open_text
-
     places = [named(entry) for entry in entries]
     kinds: dict[str, str] = {}
     for name, place in places:

@@ -117,17 +117,12 @@ def draw(result: Findings, n: int) -> tuple[NDArray[np.bool_], list[str]]:
 
 def _score(arm: ScoredArm, seed: int, texts: list[str]) -> tuple[Evaluation, TextLoss]:
     """Encode texts with a tokenizer, and score them with one of its models; also what the tokens lack of the texts."""
-    from lm.data.sharding import write_shards
-    from lm.data.shards import Shards
+    from lm.data.sharding import temporary_shards
     from lm.evaluate.distributed import load_and_evaluate
-    from tokenizer import Batch
-    from tokenizer.files import temporary_folder
 
     # Only the losses of the documents are used; the sources are those of the run.
     config = dataclasses.replace(arm.evaluations[seed].config, cluster="document")
-    with temporary_folder(None) as place:
-        write_shards(place / "shards", arm.tokenizer, [Batch.from_texts(texts)])
-        shards = Shards.open(place / "shards", arm.tokenizer, verify="never")
+    with temporary_shards(arm.tokenizer, texts) as shards:
         lengths = arm.tokenizer.token_byte_lengths()
         return load_and_evaluate(arm.lms[seed].path, shards, lengths, config, device="auto")[1], shards.text_loss
 

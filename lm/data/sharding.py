@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lm.data.shard_writer import Encoded, Encoder, ShardWriter
+from lm.data.shards import Shards
+from tokenizer._native import Batch
 from tokenizer.durable import new_folder
 from tokenizer.fields import check_fields, declare
+from tokenizer.files import temporary_folder
 from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from lm.data.shard_writer import Writer
-    from lm.data.shards import Shards
-    from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
@@ -54,6 +55,14 @@ class ShardConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+
+@contextmanager
+def temporary_shards(tokenizer: TokenizerLike, texts: Sequence[str]) -> Iterator[Shards]:
+    """Shards of texts in memory, which are deleted after the block."""
+    with temporary_folder(None) as place:
+        write_shards(place / "shards", tokenizer, [Batch.from_texts(list(texts))])
+        yield Shards.open(place / "shards", tokenizer, verify="never")
 
 
 def write_shards(

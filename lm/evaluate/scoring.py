@@ -96,6 +96,7 @@ def score_documents(
     with _in_evaluation(model), world.together():
         forward = model if isinstance(model, ScorableModel) else Forward(model, shards.eos_id, precision=precision)
         finish: Callable[[], None] | None = None
+        scored, nats, n_bytes = 0, 0.0, 0
         for number, group in enumerate(_groups(shards)):
             previous, finish = finish, None
             if number % world.size == world.rank:
@@ -103,7 +104,10 @@ def score_documents(
             if previous is not None:  # a GPU computes this group meanwhile
                 previous()
                 if note is not None and world.size == 1:
-                    nats, n_bytes = (float(of[: group.start].sum()) for of in (scores.text_nats, shards.document_bytes))
+                    new = slice(scored, group.start)
+                    nats += float(scores.text_nats[new].sum())
+                    n_bytes += int(shards.document_bytes[new].sum())
+                    scored = group.start
                     note(f"{bits_per_byte(nats, n_bytes):.3f} bits per byte")
             if progress is not None:
                 progress("evaluate", group.stop, shards.n_documents)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm.data.sharding import temporary_shards
 from lm.evaluate.bits_per_byte import KIND, SOURCE, Evaluation, Grouping
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
 from lm.evaluate.forward import LogitsModel, ScorableModel
 from tokenizer.errors import UserError
-from tokenizer.files import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,10 +54,6 @@ def evaluate_texts(
     Raises:
         UserError: If an argument is missing or contradicts another, or as for `evaluate`.
     """
-    from lm.data.sharding import write_shards
-    from lm.data.shards import Shards
-    from tokenizer import Batch
-
     if not documents:
         raise UserError("documents is empty; give at least one text")
     for name, given in (("sources", sources), ("kinds", kinds)):
@@ -71,12 +67,10 @@ def evaluate_texts(
             raise UserError(f"start={start!r} is not a token of {tokenizer!r}")
         scorable: Transformer | ScorableModel = LogitsModel(
             model, tokenizer, context_tokens=context_tokens, start_id=start_id, starts_windows=starts_windows
-        )  # fmt: skip
+        )
     else:
         scorable = model  # type: ignore[assignment]
-    with temporary_folder(None) as place:
-        write_shards(place / "shards", tokenizer, [Batch.from_texts(list(documents))])
-        shards = Shards.open(place / "shards", tokenizer, verify="never")
+    with temporary_shards(tokenizer, documents) as shards:
         groups = {name: grouped(given) for name, given in ((SOURCE, sources), (KIND, kinds)) if given is not None}
         return evaluate(
             scorable, shards, tokenizer.token_byte_lengths(), config or EvalConfig(), groups=groups, progress=progress

@@ -138,9 +138,9 @@ class PretrainedModel(ScorableModel):
             )
         self._trunk = model.base_model
         self._options = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
-        self._own_head = model.get_output_embeddings()
-        if isinstance(self._own_head, nn.Linear):
-            model.set_output_embeddings(_Head(self._own_head, self.vocab_size))
+        head = model.get_output_embeddings()
+        if isinstance(head, nn.Linear):
+            model.set_output_embeddings(_Head(head, self.vocab_size))
         self.whole: bool | None = None
 
     def nats(self, ids: Tensor, places: Tensor, targets: Tensor) -> Tensor:
