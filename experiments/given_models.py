@@ -373,10 +373,9 @@ def _score(
         from experiments.stages.plan import DEFAULT_DEPLOYMENT
 
     deployed = deployment or DEFAULT_DEPLOYMENT
-    encoded: dict[str, EncodedArm] = {}
-    for given, model in opened.items():
-        if given.arm not in encoded:
-            encoded[given.arm] = _encoded(context, text, given.arm, model)
+    arms = {given.arm: _tokenizer(context, given.arm, model) for given, model in reversed(opened.items())}
+    shards = encode(context, ShardConfig(), text, {name: arms[name] for name in rungs[0]}, documents)
+    encoded = {name: EncodedArm.of(arms[name], None, heldout_of) for name, heldout_of in shards.items()}
     scores, of_arm = {}, Counter(given.arm for given in models)
     numbers = {name: count(1) for name in of_arm}
     for given, model in opened.items():
@@ -421,12 +420,10 @@ def _rungs(models: Sequence[GivenModel]) -> list[dict[str, list[GivenModel]]]:
     return rungs
 
 
-def _encoded(context: Context, text: Text, name: str, model: _Opened) -> EncodedArm:
-    """The tokenizer of an arm with the text that it encodes."""
+def _tokenizer(context: Context, name: str, model: _Opened) -> ArmTokenizer:
     about = TokenizerFolder.load(model.tokenizer.about())
     tokenizer = model.tokenizer.tokenizer
-    arm = ArmTokenizer(name, name, tokenizer, keep(context, tokenizer, {}, about))
-    return EncodedArm.of(arm, None, encode(context, ShardConfig(), text, arm, "heldout"))
+    return ArmTokenizer(name, name, tokenizer, keep(context, tokenizer, {}, about))
 
 
 def _artifact(context: Context, name: str, given: GivenModel, model: _Opened) -> Artifact[TrainedModel]:

@@ -166,8 +166,8 @@ def _models(
         mode=config.budget.mode,
         heldout_sample=config.corpus.heldout_sample,
     )
-    overlap = contamination.measure(context, text, config.eval.contamination)
-    encoded = _encoded(context, config, text, tokenizers)
+    overlap = contamination.measure(context, text, config.eval.contamination, documents)
+    encoded = _encoded(context, config, text, tokenizers, documents)
     if "train_lm" not in stages:
         return Outcome()
     # Plan before training, so that errors appear early.
@@ -215,20 +215,18 @@ def _encoded(
     config: Config,
     text: Text,
     tokenizers: Mapping[str, ArmTokenizer],
+    documents: Artifact[HeldoutDocuments],
 ) -> dict[str, EncodedArm]:
-    """Encode the text with every tokenizer: the held-out documents first, which say how much space the others need."""
+    """Encode the text with all tokenizers: the held-out documents first, which say how much space the others need."""
     from experiments.findings import terminal
     from experiments.stages.shards import EncodedArm, encode
 
     settings = config.shards
-    heldout = {name: encode(context, settings, text, arm, "heldout") for name, arm in tokenizers.items()}
+    heldout = encode(context, settings, text, tokenizers, documents)
     terminal.show_fertility(context, [(arm.label, heldout[name].contents) for name, arm in tokenizers.items()])
     counts = next((arm.counts.contents for arm in tokenizers.values() if arm.counts), None)
-    encoded = {}
-    for name, arm in tokenizers.items():
-        training = encode(context, settings, text, arm, "train", counts, heldout[name].contents)
-        encoded[name] = EncodedArm.of(arm, training, heldout[name])
-    return encoded
+    training = encode(context, settings, text, tokenizers, documents, heldout, counts)
+    return {name: EncodedArm.of(arm, training[name], heldout[name]) for name, arm in tokenizers.items()}
 
 
 def _trained(

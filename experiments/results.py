@@ -194,11 +194,13 @@ class HeldoutDocuments(Reading):
         n_documents: Documents.
         names: Names of the groups of documents, by `source` and `script`.
         sha256: Hash of the documents in their order.
+        skipped: As `Counts.skipped`.
     """
 
     n_documents: int
     names: dict[str, list[str]]
     sha256: str
+    skipped: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from experiments.cluster.tasks import Result, Task, as_progress
-from lm.data.shard_writer import Encoded
+from lm.data.shard_writer import Encoded, Encoder
 from lm.data.sharding import encode_batches, reading_threads
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
@@ -164,29 +164,30 @@ def _add_passes(
 
 
 def encoded_by(
-    cluster: Cluster, corpus: Corpus, split: Split, tokenizer: TokenizerLike, folder: Path
-) -> Generator[Encoded]:
+    cluster: Cluster, corpus: Corpus, split: Split, tokenizers: Sequence[TokenizerLike], folder: Path
+) -> Generator[Sequence[Encoded]]:
     """The encoded documents in order: a source for `lm.data.sharding.write_encoded`.
 
     Args:
         cluster: where the tasks run.
         corpus: the corpus.
         split: side of its held-out split.
-        tokenizer: encodes the documents.
+        tokenizers: each encodes all documents.
         folder: folder for the tokens of the parts, which all machines see.
 
     Raises:
         UserError: there are no documents.
     """
-    encode = partial(_encode, split, tokenizer, cluster.threads)
-    for result in cluster.map_parts("encode", encode, corpus, split, folder):
-        for block in result.blocks():
-            yield Encoded(**{"covered": None, **block})
+    encode = partial(_encode, split, tokenizers, cluster.threads)
+    for result in cluster.map_parts("encode", encode, corpus, split, folder / digest([t.sha256 for t in tokenizers])):
+        blocks = (Encoded(**{"covered": None, **block}) for block in result.blocks())
+        yield from zip(*[blocks] * len(tokenizers), strict=True)
 
 
-def _encode(split: Split, tokenizer: TokenizerLike, threads: int, part: Corpus, beat: Beat) -> Blocks:
-    n_bytes = 0
-    for encoded in encode_batches(tokenizer, part.batches(split, readers=reading_threads(threads)), threads):
-        beat(n_bytes := n_bytes + int(encoded.sizes.sum()))
-        yield {name: array for name, array in vars(encoded).items() if array is not None}
+def _encode(split: Split, tokenizers: Sequence[TokenizerLike], threads: int, part: Corpus, beat: Beat) -> Blocks:
+    n_bytes, encoders = 0, list(map(Encoder, tokenizers))
+    for group in encode_batches(encoders, part.batches(split, readers=reading_threads(threads)), threads):
+        beat(n_bytes := n_bytes + int(group[0].sizes.sum()))
+        for encoded in group:
+            yield {name: array for name, array in vars(encoded).items() if array is not None}
     return {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}

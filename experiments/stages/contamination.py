@@ -10,18 +10,18 @@ import numpy as np
 from experiments.cluster.tasks import as_progress
 from experiments.numbers import percent, si
 from experiments.results import Contamination
-from tokenizer._native import Batch
+from experiments.stages import heldout
 from tokenizer.corpus.overlap import Overlap, find_overlap, measured_text
 from tokenizer.durable import replacing
 from tokenizer.files import read_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from experiments.cluster.tasks import Beat, Blocks, Cluster, Result
+    from experiments.cluster.tasks import Beat, Blocks, Cluster
+    from experiments.results import HeldoutDocuments
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
@@ -50,13 +50,16 @@ def sentence(totals: Contamination) -> str:
     )
 
 
-def measure(context: Context, text: Text, n_words: int | None) -> Artifact[Contamination] | None:
+def measure(
+    context: Context, text: Text, n_words: int | None, documents: Artifact[HeldoutDocuments]
+) -> Artifact[Contamination] | None:
     """Look for the n-grams of the held-out documents in all training text.
 
     Args:
         context: Context of the run.
         text: The corpus.
         n_words: Words of an n-gram (`eval.contamination`); None or 0 for no measurement.
+        documents: The held-out documents.
     """
     if not n_words:
         return None
@@ -65,10 +68,10 @@ def measure(context: Context, text: Text, n_words: int | None) -> Artifact[Conta
     def find(folder: Path) -> Overlap:
         if cluster is not None:
             with cluster.results(folder / "parts") as results:
-                return search(cluster, corpus, results, n_words, progress)
+                return search(cluster, corpus, heldout.reread(documents), results, n_words, progress)
         training = corpus.batches("train", readers=2, in_order=False)
         threads = context.runner.threads
-        measured = measured_text(corpus.batches("heldout"), n_words)
+        measured = measured_text(heldout.reread(documents).batches("heldout"), n_words)
         return find_overlap(measured, training, threads=threads, progress=progress)
 
     def build(folder: Path) -> Contamination:
@@ -99,20 +102,22 @@ def measure(context: Context, text: Text, n_words: int | None) -> Artifact[Conta
     )
 
 
-def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progress: Progress | None = None) -> Overlap:
-    """Look for the held-out documents of a corpus in its training documents, as `find_overlap` does, by tasks.
+def search(
+    cluster: Cluster, corpus: Corpus, measured: Corpus, folder: Path, n_words: int, progress: Progress | None = None
+) -> Overlap:
+    """Look for held-out documents in the training documents of a corpus, as `find_overlap` does, by tasks.
 
     Args:
         cluster: Where the tasks run.
         corpus: The corpus.
+        measured: Its held-out documents, which all machines see.
         folder: Folder for results, which all machines see.
         n_words: Words of an n-gram; 0 to compare whole documents only.
         progress: Called with the bytes of files read.
     """
-    measured = list(cluster.map_parts("measured", _collect, corpus, "heldout", folder))
+    overlap, n_bytes = measured_text(measured.batches("heldout"), n_words), 0
     # Each task reads all measured text, so it searches at least as much.
-    size, n_bytes = sum(result.value["n_bytes"] for result in measured), 0
-    overlap = measured_text(_texts(measured), n_words)
+    size = measured.stored_bytes
     work = partial(_search, measured, n_words, cluster.threads)
     for result in cluster.map_parts("overlap", work, corpus, "train", folder, progress, part_bytes=size):
         overlap.mark(next(result.blocks())["marks"])
@@ -120,20 +125,8 @@ def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progres
     return Overlap(*overlap.found(), n_bytes)
 
 
-def _collect(part: Corpus, beat: Beat) -> Blocks:
-    n_bytes = 0
-    for batch in part.batches("heldout"):
-        beat(n_bytes := n_bytes + batch.n_bytes)
-        yield {"data": np.asarray(batch.data), "offsets": np.asarray(batch.offsets)}
-    return {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}
-
-
-def _texts(results: Sequence[Result]) -> Iterator[Batch]:
-    return (Batch.from_buffers(**block) for result in results for block in result.blocks())
-
-
-def _search(measured: Sequence[Result], n_words: int, threads: int, part: Corpus, beat: Beat) -> Blocks:
-    overlap = measured_text(_texts(measured), n_words)
+def _search(measured: Corpus, n_words: int, threads: int, part: Corpus, beat: Beat) -> Blocks:
+    overlap = measured_text(measured.batches("heldout"), n_words)
     batches = part.batches("train", readers=2, in_order=False)
     n_bytes = find_overlap(overlap, batches, threads=threads, progress=as_progress(beat)).training_bytes
     yield {"marks": np.asarray(overlap.marks())}

@@ -1,21 +1,28 @@
-"""The held-out documents: their hash, and source and script of each. They do not depend on the tokenizer."""
+"""The held-out documents: their text, and size, hash, source and script of each. They do not depend on the tokenizer.
+
+They are looked for once, in all of the corpus. Later stages read the copy that is written here.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+import json
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from experiments.results import HeldoutDocuments
 from lm.data.survey import Survey, joined, survey
 from lm.evaluate.bits_per_byte import KIND, SOURCE, Grouping, sampling_units
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError, did_you_mean, quoted
 from tokenizer.files import read_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -24,33 +31,38 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
-    from tokenizer.corpus.config import CorpusConfig
-    from tokenizer.corpus.corpus import Corpus
 
-_ARRAYS = "documents.npz"
+_ARRAYS, _TEXT = "documents.npz", "documents.jsonl.zst"
 # More are titles rather than kinds.
 _MOST_KINDS = 100
-# Increased when the rules for grouping documents change.
-_VERSION = 3
+# Increased when the rules for grouping documents change, or the files.
+_VERSION = 4
 
 
 def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
-    """Find the source and the script of every held-out document, and hash the documents.
+    """Copy the held-out documents, find the source and the script of each, and hash them.
 
     Raises:
         UserError: If the records do not have the field that `corpus.source_field` names.
     """
     cluster, progress = context.cluster, context.reporter.progress
 
-    def find(folder: Path) -> Survey:
+    def find(folder: Path, copy: IO[bytes]) -> Survey:
         if cluster is None:
-            return survey(text.corpus, "heldout")
+            return _read(text.corpus, copy)
+        surveys = []
         with cluster.results(folder / "parts") as results:
-            parts = cluster.map_parts("survey", _survey, text.corpus, "heldout", results, progress)
-            return joined(Survey(**result.value["names"], **next(result.blocks())) for result in parts)
+            for result in cluster.map_parts("survey", _survey, text.corpus, "heldout", results, progress):
+                (block,) = result.blocks()
+                copy.write(block.pop("text").data)
+                surveys.append(Survey(**result.value["names"], **block))
+        return joined(surveys)
 
     def build(folder: Path) -> HeldoutDocuments:
-        documents = find(folder)
+        with replacing(folder / _TEXT) as copy:
+            documents = find(folder, copy)
+        if not len(documents):
+            next(text.corpus.batches("heldout"))  # explains why there are none
         with replacing(folder / _ARRAYS) as file:
             np.savez_compressed(
                 file, allow_pickle=False, bytes=documents.n_bytes, source=documents.source, script=documents.script,
@@ -62,6 +74,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
             n_documents=len(documents),
             names={"source": documents.sources, "script": documents.scripts},
             sha256=hashlib.sha256(documents.hashes.data).hexdigest(),
+            skipped=text.corpus.skipped.summary(),
         )
 
     return context.make(
@@ -90,11 +103,31 @@ def _named_by(config: CorpusConfig) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value}
 
 
+def _read(corpus: Corpus, copy: IO[bytes], done: Callable[[int], object] = lambda _: None) -> Survey:
+    """Survey the held-out documents, and write them as compressed JSON lines."""
+    with pa.CompressedOutputStream(copy, "zstd") as packed:
+        return survey(
+            corpus,
+            "heldout",
+            done=done,
+            take=lambda document: packed.write(json.dumps({"text": document}, ensure_ascii=False).encode() + b"\n"),
+        )
+
+
 def _survey(part: Corpus, beat: Beat) -> Blocks:
-    facts = vars(survey(part, "heldout", done=beat))
+    copy = pa.BufferOutputStream()
+    facts = vars(_read(part, copy, beat))
     names = {name: value for name, value in facts.items() if isinstance(value, list)}
-    yield {name: value for name, value in facts.items() if name not in names}
+    arrays = {name: value for name, value in facts.items() if name not in names}
+    yield {"text": np.frombuffer(copy.getvalue(), np.uint8), **arrays}
     return {"names": names, "n_bytes": int(facts["n_bytes"].sum()), "skipped": part.skipped.so_far()}
+
+
+def reread(artifact: Artifact[HeldoutDocuments]) -> Corpus:
+    """The held-out documents as a corpus, all of which is held out."""
+    copy = str(artifact.path / _TEXT)
+    # They have passed the limits of the corpus already; JSON may write six bytes for one.
+    return Corpus(CorpusConfig(heldout_paths=[copy], min_document_bytes=0, document_limit_bytes=1 << 40))
 
 
 def sizes(artifact: Artifact[HeldoutDocuments], unit: str) -> NDArray[np.int64]:

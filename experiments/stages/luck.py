@@ -183,7 +183,7 @@ def measure(
     Returns:
         The measurements by arm, without arms that have no recipe.
     """
-    halves, scored = cache(lambda: divide(text.corpus)), cache(lambda: _heldout(text, documents))
+    halves, scored = cache(lambda: divide(text.corpus)), cache(lambda: _heldout(documents))
     same = {"most_bytes": MOST_BYTES, "splits": SPLITS, "version": _VERSION}
     inputs = {"corpus": text.hash, "documents": documents.hash}
 
@@ -225,10 +225,10 @@ def measure(
 
 
 def _heldout(
-    text: Text, documents: Artifact[HeldoutDocuments]
+    documents: Artifact[HeldoutDocuments],
 ) -> tuple[list[str], list[str], NDArray[np.integer], NDArray[Any]]:
     """The held-out documents, the names of their kinds, the kind of each, and the bytes of each kind."""
-    texts = list(text.corpus.documents("heldout"))
+    texts = list(heldout.reread(documents).documents("heldout"))
     sizes = np.array([len(document.encode()) for document in texts])
     kinds = heldout.groupings(documents, sizes).get(KIND)
     if kinds is None:

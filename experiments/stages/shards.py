@@ -1,4 +1,4 @@
-"""Shards: one split of the corpus, encoded by the tokenizer of one arm."""
+"""Shards: one split of the corpus, encoded by the tokenizers of the arms."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ import numpy as np
 from experiments.cluster.parts import encoded_by
 from experiments.numbers import si
 from experiments.results import ShardsFolder
+from experiments.stages.heldout import reread
 from experiments.stages.tokenizers import ArmTokenizer
-from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
+from lm.data.shard_writer import Encoder
+from lm.data.sharding import ShardConfig, encode_batches, reading_threads, write_encoded
 from lm.data.shards import FORMAT_VERSION, Shards
 from tokenizer.durable import remove_folder
 from tokenizer.files import check_free
+from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from experiments.results import Counts
+    from experiments.results import Counts, HeldoutDocuments
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
@@ -62,70 +66,84 @@ def encode(
     context: Context,
     settings: ShardConfig,
     text: Text,
-    arm: ArmTokenizer,
-    split: Literal["train", "heldout"],
+    arms: Mapping[str, ArmTokenizer],
+    documents: Artifact[HeldoutDocuments],
+    heldout_of: Mapping[str, Artifact[ShardsFolder]] | None = None,
     counts: Counts | None = None,
-    heldout: ShardsFolder | None = None,
-) -> Artifact[ShardsFolder]:
-    """Encode one split of the corpus.
+) -> dict[str, Artifact[ShardsFolder]]:
+    """Encode the held-out or the training documents with all tokenizers that have not encoded them, in one pass.
 
     Args:
         context: Context of the run.
         settings: Size of the shards.
         text: The corpus.
-        arm: The tokenizer.
-        split: The split.
-        counts: Counts of the training text, if known, for the estimate of the remaining time.
-        heldout: Held-out shards of the arm, whose bytes per token give the space that the training shards need.
+        arms: The tokenizers by name.
+        documents: The held-out documents.
+        heldout_of: The held-out shards of each arm, whose bytes per token give the space that training shards need;
+            None to encode the held-out documents themselves.
+        counts: Counts of the training text, if known, for the space and for the estimate of the remaining time.
+
+    Returns:
+        The shards by name.
 
     Raises:
         UserError: If the disk has too little free space.
     """
-    cluster, corpus = context.cluster, text.corpus
-
-    def build(folder: Path) -> ShardsFolder:
-        target, threads = folder / _SHARDS, context.runner.threads
-        remove_folder(target)  # of a run that was killed before its manifest was written
-        if counts is not None and heldout is not None:
-            _check_space(context, folder, counts, heldout)
-        options: dict[str, Any] = {
-            "progress": context.reporter.progress,
-            "n_bytes": None if counts is None else counts.n_bytes,
-            "skipped": corpus.skipped.summary,
-        }
-        if cluster is None:
-            batches = corpus.batches(split, readers=reading_threads(threads))
-            manifest = write_shards(target, arm.tokenizer, batches, settings, threads=threads, **options)
-        else:
-            with cluster.results(folder / "parts") as parts:
-                source = encoded_by(cluster, corpus, split, arm.tokenizer, parts)
-                manifest = write_encoded(target, arm.tokenizer, source, settings, **options)
-        return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
-
+    split: Literal["train", "heldout"] = "heldout" if heldout_of is None else "train"
     # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
     default = dataclasses.asdict(ShardConfig())
     changed = {key: value for key, value in dataclasses.asdict(settings).items() if value != default[key]}
     if split == "heldout":
         changed |= text.heldout_identity()
-    return context.make(
-        f"shards {arm.key}",
-        ShardsFolder,
-        "shards",
-        config={"split": split, "version": FORMAT_VERSION, **changed},
-        inputs={"tokenizer": arm.tokenizer.sha256, "corpus": text.hash},
-        build=build,
-        describe=lambda shards: f"{split}: {si(shards.n_tokens)} tokens of {shards.bytes_per_token:.3f} bytes",
-        row=lambda shards: {f"{split}_bytes_per_token": shards.bytes_per_token},
-        resumable=True,
-    )
+
+    def build(folders: Mapping[str, Path]) -> dict[str, ShardsFolder]:
+        targets = {folder / _SHARDS: arms[name].tokenizer for name, folder in folders.items()}
+        for target in targets:
+            remove_folder(target)  # of a run that was killed before its manifest was written
+        if heldout_of is not None and counts is not None:
+            _check_space(context, {folder: heldout_of[name].contents for name, folder in folders.items()}, counts)
+        corpus, cluster = reread(documents) if heldout_of is None else text.corpus, context.cluster
+        options: dict[str, Any] = {
+            "progress": context.reporter.progress,
+            "n_bytes": None if counts is None else counts.n_bytes,
+            "skipped": corpus.skipped.summary if heldout_of is not None else lambda: documents.contents.skipped,
+        }
+        if cluster is None:
+            threads = thread_count(context.runner.threads)
+            batches = corpus.batches(split, readers=reading_threads(threads))
+            source = encode_batches(list(map(Encoder, targets.values())), batches, threads)
+            manifests = write_encoded(targets, source, settings, **options)
+        else:
+            with cluster.results(min(folders.values()) / "parts") as parts:
+                source = encoded_by(cluster, corpus, split, list(targets.values()), parts)
+                manifests = write_encoded(targets, source, settings, **options)
+        named = zip(folders, manifests, strict=True)
+        return {name: ShardsFolder.load({**made, "corpus": text.hash, "split": split}) for name, made in named}
+
+    with context.reporter.stage(f"shards {', '.join(arm.key for arm in arms.values())}"):
+        encoded = context.store.make_all(
+            ShardsFolder,
+            "shards",
+            config={"split": split, "version": FORMAT_VERSION, **changed},
+            inputs={name: {"tokenizer": arm.tokenizer.sha256, "corpus": text.hash} for name, arm in arms.items()},
+            build=build,
+            resumable=True,
+        )
+    for name, arm in arms.items():
+        shards = encoded[name].contents
+        what = f"{split}: {si(shards.n_tokens)} tokens of {shards.bytes_per_token:.3f} bytes"
+        context.done(f"shards {arm.key}", encoded[name], what, {f"{split}_bytes_per_token": shards.bytes_per_token})
+    return encoded
 
 
-def _check_space(context: Context, folder: Path, counts: Counts, heldout: ShardsFolder) -> None:
-    """Raise a UserError if the disk has no space for the rest of an arm's training shards."""
-    n_tokens = counts.n_bytes / heldout.bytes_per_token + counts.n_documents
+def _check_space(context: Context, heldout: Mapping[Path, ShardsFolder], counts: Counts) -> None:
+    """Raise a UserError if the disk has no space for the rest of the training shards, which go into these folders."""
     copies = 1 if context.runner.name == "local" else 2  # the parts that a cluster encodes are second copies
-    written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    needed = round(copies * n_tokens * np.dtype(heldout.dtype).itemsize) - written
+    needed = 0
+    for folder, shards in heldout.items():
+        n_tokens = counts.n_bytes / shards.bytes_per_token + counts.n_documents
+        written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        needed += round(copies * n_tokens * np.dtype(shards.dtype).itemsize) - written
     remedy = "free some space, set artifacts to a folder on a larger disk, or use less text (corpus.sample)"
     check_free(context.store.root, needed, "training shards", remedy)
 

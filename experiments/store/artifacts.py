@@ -152,6 +152,54 @@ class Store:
         self.use(artifact)
         return artifact
 
+    def make_all(
+        self,
+        result: type[C],
+        stage: str,
+        *,
+        config: Mapping[str, Any],
+        inputs: Mapping[str, Mapping[str, str]],
+        build: Callable[[Mapping[str, Path]], Mapping[str, C]],
+        resumable: bool = False,
+    ) -> dict[str, Artifact[C]]:
+        """`make` for several artifacts of a stage; those that do not exist are built together.
+
+        Args:
+            result: As for `make`.
+            stage: As for `make`.
+            config: As for `make`, the same for all.
+            inputs: The inputs of each, by names of the caller's choice.
+            build: Fills the given folders and returns the results, by these names.
+            resumable: As for `make`.
+
+        Raises:
+            UserError: As for `make`.
+        """
+        name_of = {self.identify(stage, config, inputs[name])[0]: name for name in reversed(inputs)}
+        folders: dict[str, Path] = {}
+        built: dict[str, C] = {}
+        made: dict[str, Artifact[C]] = {}
+
+        def make(missing: Sequence[str]) -> None:
+            """Make the artifacts of these folders. The innermost call builds, under the locks of all."""
+            if not missing:
+                built.update(build(folders) if folders else {})
+                return
+            name, rest = name_of[missing[0]], missing[1:]
+
+            def build_one(folder: Path) -> C:
+                folders[name] = folder
+                make(rest)
+                return built[name]
+
+            options: dict[str, Any] = {"config": config, "inputs": inputs[name], "resumable": resumable}
+            made[missing[0]] = self.make(result, stage, build=build_one, **options)
+            if name not in folders:
+                make(rest)
+
+        make(sorted(name_of))  # so two processes never wait for each other
+        return {name: made[self.identify(stage, config, inputs[name])[0]] for name in inputs}
+
     def use(self, artifact: Artifact[Any]) -> None:
         """Report that an artifact is used, and upload it if it is not in the bucket."""
         self.on_use(artifact)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from tokenizer.files import temporary_folder
 from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -99,29 +99,27 @@ def write_shards(
     Raises:
         UserError: If the folder is not empty, there are no documents, or tokens do not spell their document.
     """
-    source = encode_batches(tokenizer, batches, thread_count(threads), layout.dtype(tokenizer.vocab_size))
-    return write_encoded(
-        folder, tokenizer, source, config, layout=layout, progress=progress, n_bytes=n_bytes, skipped=skipped
-    )
+    encoder = Encoder(tokenizer, layout.dtype(tokenizer.vocab_size))
+    source = encode_batches([encoder], batches, thread_count(threads))
+    options: dict[str, Any] = {"layout": layout, "progress": progress, "n_bytes": n_bytes, "skipped": skipped}
+    return write_encoded({folder: tokenizer}, source, config, **options)[0]
 
 
 def write_encoded(
-    folder: Path,
-    tokenizer: TokenizerLike,
-    source: Generator[Encoded],
+    targets: Mapping[Path, TokenizerLike],
+    source: Generator[Sequence[Encoded]],
     config: ShardConfig | None = None,
     *,
     layout: type[Writer] = ShardWriter,
     progress: Progress | None = None,
     n_bytes: int | None = None,
     skipped: Callable[[], dict[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """`write_shards` for documents that are encoded elsewhere.
+) -> list[dict[str, Any]]:
+    """`write_shards` for documents that are encoded elsewhere, by several tokenizers.
 
     Args:
-        folder: As for `write_shards`.
-        tokenizer: The tokenizer that encodes the documents.
-        source: The documents in order.
+        targets: Folders, each as for `write_shards`, and the tokenizers that encode the documents for them.
+        source: The documents in order: some of them, encoded by each tokenizer, again and again.
         config: As for `write_shards`.
         layout: As for `write_shards`.
         progress: As for `write_shards`.
@@ -130,12 +128,15 @@ def write_encoded(
     """
     size = (config or ShardConfig()).tokens_per_shard
     report = Throttle(progress, "shards", n_bytes)
-    with new_folder(folder) as unfinished, layout(unfinished, tokenizer, size) as writer, closing(source):
-        for encoded in source:
-            writer.add(encoded)
-            report(writer.n_bytes)
-        report.finish(writer.n_bytes)
-        return writer.finish(skipped() if skipped is not None else None)
+    with ExitStack() as stack:
+        folders = {stack.enter_context(new_folder(folder)): tokenizer for folder, tokenizer in targets.items()}
+        writers = [stack.enter_context(layout(folder, tokenizer, size)) for folder, tokenizer in folders.items()]
+        for group in stack.enter_context(closing(source)):
+            for writer, encoded in zip(writers, group, strict=True):
+                writer.add(encoded)
+            report(writers[0].n_bytes)
+        report.finish(writers[0].n_bytes)
+        return [writer.finish(skipped() if skipped is not None else None) for writer in writers]
 
 
 def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, documents: NDArray[np.int64]) -> None:
@@ -157,28 +158,25 @@ def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, docum
         writer.finish()
 
 
-def encode_batches(
-    tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, dtype: str | None = None
-) -> Generator[Encoded]:
+def encode_batches(encoders: Sequence[Encoder], batches: Iterable[Batch], threads: int) -> Generator[Sequence[Encoded]]:
     """Encode documents in order, while the calling thread reads batches and writes results.
 
     Args:
-        tokenizer: Encodes the documents; must have an `end_of_text`.
+        encoders: The encoders, each of which encodes all documents.
         batches: The documents.
         threads: Batches to encode at the same time.
-        dtype: Type of the ids, as for `Encoder`.
     """
-    encoder, first = Encoder(tokenizer, dtype), 0
-    pending: deque[Future[Encoded]] = deque()
+    # Two batches per thread: the current one and the next.
+    most, first = max(2 * threads // len(encoders), 1), 0
+    pending: deque[list[Future[Encoded]]] = deque()
     with ThreadPoolExecutor(threads, "encode") as pool:
         try:
             for batch in filter(len, batches):
-                pending.append(pool.submit(encoder.encode, batch, first))
+                pending.append([pool.submit(encoder.encode, batch, first) for encoder in encoders])
                 first += len(batch)
-                # Two batches per thread: the current one and the next.
-                if len(pending) > 2 * threads:
-                    yield pending.popleft().result()
+                if len(pending) > most:
+                    yield [encoded.result() for encoded in pending.popleft()]
             while pending:
-                yield pending.popleft().result()
+                yield [encoded.result() for encoded in pending.popleft()]
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

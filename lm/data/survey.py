@@ -46,13 +46,20 @@ class Survey:
         return len(self.n_bytes)
 
 
-def survey(corpus: Corpus, split: Split, *, done: Callable[[int], None] | None = None) -> Survey:
+def survey(
+    corpus: Corpus,
+    split: Split,
+    *,
+    done: Callable[[int], object] = lambda _: None,
+    take: Callable[[str], object] = lambda _: None,
+) -> Survey:
     """Read the documents of a corpus, or of one of its parts.
 
     Args:
         corpus: The corpus.
         split: The documents to read, as for `documents_by_origin`.
         done: Called after each document, with the bytes read.
+        take: Called with each document.
 
     Raises:
         UserError: A record does not have the field that names its source.
@@ -68,9 +75,8 @@ def survey(corpus: Corpus, split: Split, *, done: Callable[[int], None] | None =
         source.append(sources.setdefault(origin, len(sources)))
         writing.append(scripts.setdefault(script(document), len(scripts)))
         hashes.append(xxhash.xxh3_64_intdigest(data))
-        if done is not None:
-            n_bytes += len(data)
-            done(n_bytes)
+        take(document)
+        done(n_bytes := n_bytes + len(data))
     columns = map(np.array, (sizes, words, source, writing, hashes))
     return Survey(list(sources), list(scripts), *columns)
 

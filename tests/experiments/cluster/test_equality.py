@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from experiments.cluster.parts import count, encoded_by
-from experiments.stages.contamination import search
+from experiments.stages.heldout import _survey
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from tests import other_tokenizers
 from tokenizer import Corpus, UserError, count_pretokens, train_bpe
@@ -29,8 +29,8 @@ def test_shards_of_tokenizers_that_change_text_are_equal(files, cluster, tmp_pat
     manifest = write_shards(tmp_path / "expected", tokenizer, local.batches(), layout, threads=1)
     assert manifest["text_loss"]["unknown_tokens"] > 0
     assert len(manifest["shards"]) > 2
-    source = partial(encoded_by, cluster, files, "train", tokenizer, tmp_path / "parts")
-    write_encoded(tmp_path / "found", tokenizer, source(), layout)
+    source = partial(encoded_by, cluster, files, "train", [tokenizer], tmp_path / "parts")
+    write_encoded({tmp_path / "found": tokenizer}, source(), layout)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
     assert files.skipped.summary() == local.skipped.summary()
 
@@ -41,10 +41,10 @@ def test_shards_of_tokenizers_that_change_text_are_equal(files, cluster, tmp_pat
 def test_errors_are_those_of_this_machine(files, cluster, tmp_path, split, settings):
     tokenizer = train_bpe(count_pretokens(files, **SETTINGS), 300)
     empty = Corpus(replace(files.config, **settings))
-    source = partial(encoded_by, cluster, empty, split, tokenizer, tmp_path / "parts")
+    source = partial(encoded_by, cluster, empty, split, [tokenizer], tmp_path / "parts")
     for where, action in (
-        (split, lambda: write_encoded(tmp_path / "s", tokenizer, source())),
-        ("heldout", lambda: search(cluster, empty, tmp_path / "overlap", 5)),
+        (split, lambda: write_encoded({tmp_path / "s": tokenizer}, source())),
+        ("heldout", lambda: list(cluster.map_parts("survey", _survey, empty, "heldout", tmp_path / "survey"))),
     ):
         with pytest.raises(UserError) as expected:
             list(empty.batches(where))
