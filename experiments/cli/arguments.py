@@ -33,7 +33,8 @@ TOKENIZER = "folder or file in any known format, repository of the Hugging Face 
 TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 TEXT = "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet; s3://, gs://, hf://datasets/, https://"
-_READING = {"format": None, "field": "text", "separator": None, "on_invalid_utf8": "error", "on_error": "error"}
+_READING = {"format": None, "field": "text", "separator": None, "cache": None}
+_READING |= {"on_invalid_utf8": "error", "on_error": "error"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -193,6 +194,7 @@ def add_text_settings(options: argparse._ActionsContainer) -> None:
     options.add_argument("--format", choices=("txt", "jsonl", "json", "csv", "parquet", "arrow"), help="(by its name)")
     options.add_argument("--field", default="text", help="field of a record that holds the text (%(default)s)")
     options.add_argument("--separator", help="string between the documents of a .txt file, such as '\\n\\n'")
+    options.add_argument("--cache", metavar="FOLDER", help="keep what is read of URLs here, so that it is fetched once")
     options.add_argument(
         "--on-invalid-utf8", choices=("error", "replace"), default="error",
         help="stop at malformed bytes, or read them as U+FFFD (%(default)s)",

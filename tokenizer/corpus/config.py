@@ -33,6 +33,8 @@ class CorpusConfig:
         kind_field: field (dotted) with the kind of text of a record's document, such as its language.
         kinds: kind of text to the path of its files (a file, a folder or a glob, as in `paths`); other files are of the
             kind `other`. Without `kinds` and `kind_field`, the kind is the start of a source such as `code: numpy`.
+        cache: folder that keeps what is read of remote files, as stored, so that later passes and runs do not fetch it;
+            None for none. It is never emptied.
         on_invalid_utf8: "error", or "replace" (malformed bytes become U+FFFD).
         on_error: "error", or "skip" to leave out damaged files, lines and rows: truncated compression, malformed JSON,
             a missing field, a value of the wrong type, malformed UTF-8 (unless it is replaced). `Corpus.skipped` lists
@@ -77,6 +79,7 @@ class CorpusConfig:
     source_field: str | None = None
     kind_field: str | None = None
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
+    cache: str | None = declare(None, help="folder that keeps what is read of URLs, so that it is fetched once")
     on_invalid_utf8: str = declare("error", choices=("error", "replace"))
     on_error: str = declare("error", choices=("error", "skip"))
     batch_bytes: int = declare(1 << 22, least=1)

@@ -38,6 +38,7 @@ _NOT_IDENTITY = {
         "heldout_sample",
         "batch_bytes",
         "document_limit_bytes",
+        "cache",
     )
 }
 _CHOOSING = {
@@ -77,14 +78,14 @@ class Corpus:
                 "sources={NAME: PATH:WEIGHT,...} or dataset=NAME"
             )
         config.check()
-        self.files, self._source = text_files.find(config.paths, config.format), dict[File, str]()
+        self.files, self._source = text_files.find(config.paths, config.format, config.cache), dict[File, str]()
         for source, entry in config.sources.items():
-            files = text_files.find([weighted(entry, source)[0]], config.format)
+            files = text_files.find([weighted(entry, source)[0]], config.format, config.cache)
             self.files += files
             for file, _ in files:
                 if (other := self._source.setdefault(file.resolve(), source)) != source:
                     raise UserError(f"{file} is in the sources {other} and {source}; remove it from one of them")
-        self.heldout_files = text_files.find(config.heldout_paths, config.format)
+        self.heldout_files = text_files.find(config.heldout_paths, config.format, config.cache)
         read = [path for path, _ in [*self.files, *self.heldout_files]] + text_files.local_files(config.dataset)
         self._states = {path: path.stat if isinstance(path, RemoteFile) else text_files.state(path) for path in read}
         self.skipped = Skipped()

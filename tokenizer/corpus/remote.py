@@ -21,8 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from tokenizer.durable import replacing
 from tokenizer.errors import UserError, needs_extra, shortened
-from tokenizer.files import shown, without_credentials
+from tokenizer.files import digest, shown, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -61,11 +62,13 @@ class RemoteFile:
         url: URL without credentials.
         stat: size and version when it was found.
         address: URL as the user wrote it.
+        cache: folder that keeps what is read; None for none.
     """
 
     url: str
     stat: Stat
     address: str = field(repr=False)
+    cache: Path | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.url
@@ -91,10 +94,31 @@ class RemoteFile:
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The content from byte `start` to byte `end`, or to the end of the file, in blocks that are read ahead.
 
+        Ranges that were read before come from the cache, if there is one and the server states the file's version.
+
         Raises:
             UserError: the file cannot be read, or changed since it was found.
         """
         stop = self.stat.size if end is None else end
+        if self.cache is None or not self.stat.version:
+            yield from self._fetched(start, stop)
+            return
+        kept = self.cache / digest([self.url, *self.stat])[:32] / f"{start}-{stop}"
+        if not kept.is_file():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(kept) as file:
+                for block in self._fetched(start, stop):
+                    file.write(block)
+                    yield block
+            return
+        if kept.stat().st_size != stop - start:
+            raise UserError(f"{kept}: a damaged copy of {self}; delete it, then run the same command again")
+        with kept.open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                yield block
+
+    def _fetched(self, start: int, stop: int) -> Iterator[bytes]:
+        """The content from byte `start` to byte `stop`, from the server."""
         system, path = _system(self.address)
         # At least two requests, so that each answer is compared with another; some web servers only send whole files.
         whole = not start and self.address.partition("://")[0].lower() in _WEB

@@ -148,7 +148,7 @@ def about(corpus: Corpus) -> dict[str, Any]:
     config, usual = corpus.config, vars(CorpusConfig())
     paths = config.paths or [weighted(entry, name)[0] for name, entry in config.sources.items()]
     places = [shown(path) if is_remote(path) else str(Path(path).resolve()) for path in map(str, paths)]
-    left_out = ("paths", "sources", "heldout_paths", "batch_bytes", "source_field", "kind_field", "kinds")
+    left_out = ("paths", "sources", "heldout_paths", "batch_bytes", "source_field", "kind_field", "kinds", "cache")
     settings = {key: value for key, value in vars(config).items() if value != usual[key] and key not in left_out}
     return {"places": places, "settings": settings, "documents": _documents(corpus)}
 

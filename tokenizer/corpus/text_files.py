@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -29,12 +30,13 @@ READABLE = ".txt, .jsonl, .csv or .parquet"
 _SAMPLE_BYTES = 1 << 16
 
 
-def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
+def find(paths: Iterable[str], form: str | None, cache: str | None = None) -> list[tuple[File, str]]:
     """The files of paths, URLs and globs in order, each once, with their formats.
 
     Args:
         paths: see `CorpusConfig.paths`.
         form: the format of all of them; None to infer it from their names.
+        cache: see `CorpusConfig.cache`.
 
     Raises:
         UserError: a path names no file, or a file is of an unknown type.
@@ -45,6 +47,8 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
             raise UserError(f"the path {given!r} is not a string")
         for file in _matches(str(given)):
             detected = form or named_format(file)
+            if cache is not None and isinstance(file, RemoteFile):
+                file = replace(file, cache=Path(cache).absolute())
             if detected is None:
                 raise UserError(f"{file}: unknown file type; name it {READABLE}, or set format=jsonl")
             if detected == "arrow" and isinstance(file, RemoteFile):

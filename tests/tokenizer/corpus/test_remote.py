@@ -299,6 +299,22 @@ def test_little_is_read_of_files_that_are_not_read_to_their_end(endpoint, monkey
             assert not thread.is_alive()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_in_the_cache_is_not_fetched_again(kind, endpoint, local, tmp_path):
+    cache, expected = tmp_path / "cache", texts(local / name for name in NAMES)
+    assert next(Corpus(CorpusConfig(paths=urls(kind, endpoint), batch_bytes=10, cache=str(cache))).documents())
+    wait_until_quiet(endpoint)
+    assert not any(path.name.endswith(".partial") for path in cache.rglob("*"))
+    assert texts(urls(kind, endpoint), cache=str(cache)) == expected
+    endpoint.requests.clear()
+    assert texts(urls(kind, endpoint), cache=str(cache)) == expected
+    assert not [path for method, path, headers in endpoint.requests if method == "GET" and "Range" in headers]
+    kept = next(path for path in cache.rglob("*-*") if path.is_file())
+    kept.write_bytes(kept.read_bytes()[1:])
+    with pytest.raises(UserError, match=f"{kept.name}.*delete it"):
+        texts(urls(kind, endpoint), cache=str(cache))
+
+
 def test_an_open_iterator_does_not_keep_the_process(endpoint, local):
     program = """
         from tokenizer import Corpus, CorpusConfig
