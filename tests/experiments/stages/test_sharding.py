@@ -3,6 +3,7 @@
 from experiments.results import ShardsFolder
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifests, names_by_stage
+from tokenizer.corpus import corpus
 
 
 def test_bytes_per_token_leave_out_separators(tiny, tmp_path):
@@ -18,3 +19,26 @@ def test_only_a_changed_layout_is_part_of_the_identity_of_shards(tiny, tmp_path)
     assert config in [each["config"] for each in manifests(tmp_path, "shards")]
     run_stages("shard", [*tiny, "shards.tokens_per_shard=100000000"], tmp_path / "outputs")
     assert names_by_stage(tmp_path)["shards"] == usual
+
+
+def test_the_text_is_read_once_for_all_arms(tiny, tmp_path, monkeypatch):
+    passes, original = [], corpus.read_files
+
+    def counted(skipped, files, *args, **options):
+        passes.extend(path for path, _ in files if ".partial" not in str(path) and "artifacts" not in str(path))
+        return original(skipped, files, *args, **options)
+
+    monkeypatch.setattr(corpus, "read_files", counted)
+    arms = "arms=[bpe,superbpe,bytes]"
+    run_stages("shard", [*tiny, arms], tmp_path / "outputs")
+    # The first held-out document, all of them, counts, two passes of phase 2, overlap, shards.
+    assert len(passes) == 7
+    passes.clear()
+    more = ["arms=[bpe,superbpe,bytes,small,smaller]"]
+    more += [
+        f"arms.{name}.{what}"
+        for name, n in (("small", 390), ("smaller", 380))
+        for what in ("recipe=bpe", f"bpe.vocab_size={n}")
+    ]
+    run_stages("shard", [*tiny, *more], tmp_path / "outputs")
+    assert len(passes) == 2  # the first held-out document, and the shards of the new arms
