@@ -33,6 +33,30 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
     return spec(lines + rule, rows=rows, transitions=transitions)
 
 
+def learning(rows: Rows, labels: Sequence[str], amount: str, title: str) -> dict[str, Any]:
+    """Learning curves, one line per model.
+
+    Args:
+        rows: `tokenizer` (label), `model`, the amount and `bits_per_byte`.
+        labels: As for `compression`.
+        amount: Field of what was spent.
+        title: Its title.
+    """
+    y = alt.Y("bits_per_byte:Q", title="bits per byte (training text)", scale=alt.Scale(type="log", nice=False))
+    lines = data().mark_line(strokeWidth=1.5, opacity=0.8).encode(
+        x=alt.X(f"{amount}:Q", title=title, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s")),
+        y=y,
+        color=colour(labels),
+        detail="model:N",
+        tooltip=[
+            *(alt.Tooltip(f"{field}:N") for field in ("tokenizer", "model")),
+            alt.Tooltip(f"{amount}:Q", title=title, format=".3s"),
+            alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".4f"),
+        ],
+    )  # fmt: skip
+    return spec(lines, rows=rows)
+
+
 def dots(
     rows: Rows,
     labels: Sequence[str],

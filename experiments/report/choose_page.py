@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -48,7 +49,7 @@ def render(report: Mapping[str, Any]) -> str:
         table_of_all=table(report, every),
         commands={one["name"]: command_text(["superbpe", *one["command"]]) for one in finalists if one["command"]},
         premium=premium,
-        shade=_shade,
+        shade=partial(_shade, max((abs(_change(row)) for row in grouped), default=0.0)),
         bakeoff=command_text(["superbpe", *report["bakeoff"]["command"]]),
     )
 
@@ -191,10 +192,14 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     return said
 
 
-def _shade(row: Mapping[str, Any]) -> str:
-    """Background of a cell of the heat map: the colour says who needs fewer tokens, and its strength how many."""
-    change = 100 * ((row["parity"] or 1) - 1)
-    return f"color-mix(in srgb, var(--c{2 if change < 0 else 0}) {min(abs(change) * 2, 60):.0f}%, transparent)"
+def _change(row: Mapping[str, Any]) -> float:
+    return (row["parity"] or 1.0) - 1
+
+
+def _shade(most: float, row: Mapping[str, Any]) -> str:
+    """Background of a cell of the heat map: the colour says who needs fewer tokens, its strength how many."""
+    change = _change(row)
+    return f"color-mix(in srgb, var(--c{2 if change < 0 else 0}) {60 * abs(change) / (most or 1):.0f}%, transparent)"
 
 
 def _frontier(report: Mapping[str, Any]) -> Figure:

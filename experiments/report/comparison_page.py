@@ -9,6 +9,7 @@ from experiments.report import charts, page
 from experiments.report.figures import Figure
 
 _NAMED = 4
+_FEWEST_OF_A_SCRIPT = 10
 
 
 def render(report: dict[str, Any]) -> str:
@@ -18,6 +19,7 @@ def render(report: dict[str, Any]) -> str:
         title=report["title"],
         figures=figures(report),
         report=report,
+        fewest=_FEWEST_OF_A_SCRIPT,
     )
 
 
@@ -44,6 +46,17 @@ def figures(report: dict[str, Any]) -> list[Figure]:
             source,
         ),
     ]
+    curves = (("bytes", "bytes of training text"), ("flops", "training FLOPs"))
+    drawn += [
+        Figure(
+            f"learning_{amount}",
+            f"Bits per byte over {title}",
+            charts.learning(report["learning"], labels, amount, title),
+            "Loss on the text of training, before each step, as means over stretches of steps. Each line is a model.",
+            f"training of {named}",
+        )
+        for amount, title in (curves if report["learning"] else ())
+    ]
     if report["verdict"]["low"] is not None:
         withheld = report["verdict"]["withheld"]
         note = f" They are about these models; a verdict about the tokenizers is withheld ({withheld})."
@@ -61,7 +74,8 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                     line=0,
                     form="+.2f",
                 ),
-                "Differences on the same documents, with intervals that are corrected for the number of tokenizers. An "
+                "Paired differences, on the same documents: they can be certain although the tokenizers' own intervals "
+                "overlap. Intervals are corrected for the number of tokenizers. An "
                 f"interval left of 0 means fewer bits per byte than {labels[0]}." + (note if withheld else ""),
                 source,
             )

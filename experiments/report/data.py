@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from experiments.findings import answer, division
 from experiments.findings.differences import differences
@@ -13,6 +18,7 @@ from experiments.numbers import percent_change, signed
 from experiments.report import texts
 from experiments.report.labels import describe_phase1
 from experiments.stages.contamination import sentence
+from experiments.stages.models import METRICS
 from lm.evaluate.comparison import Comparison
 from lm.evaluate.deployment import training_flops
 from superbpe.inspection import history
@@ -20,7 +26,7 @@ from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from experiments.findings.compared import Findings, ScoredArm
     from lm.evaluate.deployment import Deployment
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
 
 _CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
 """Held-out text for the compression curve, and vocabulary sizes on it."""
+_LEARNING_POINTS = 20
+"""Points of a learning curve, from a twentieth of the text to all of it."""
 
 
 def gather(
@@ -76,6 +84,7 @@ def gather(
         "tiles": _tiles(result, parts),
         "tokenizers": [_row(arm, deployment) for arm in result.arms],
         "differences": parts,
+        "learning": list(_learning(result)),
         "division": division.divide(result),
         "contamination": None
         if result.overlap is None
@@ -112,6 +121,25 @@ def _answer(result: Findings) -> dict[str, Any] | None:
         for line in measured
     ]
     return {"columns": table.header, "rows": table.rows, "exchange": answer.exchange_sentences(result), "lines": lines}
+
+
+def _learning(result: Findings) -> Iterator[dict[str, Any]]:
+    """Loss of each model on the text that it was trained on, as means over stretches that grow with the text."""
+    for arm in result.arms:
+        for number, model in enumerate(arm.lms, 1):
+            if not (model.folder / METRICS).is_file():  # a model from elsewhere, or one in a bucket
+                continue
+            steps = [json.loads(line) for line in (model.folder / METRICS).read_text(encoding="utf-8").splitlines()]
+            seen = [step["bytes_seen"] for step in steps]
+            ends = np.unique(np.searchsorted(seen, np.geomspace(seen[-1] / 20, seen[-1], _LEARNING_POINTS)))
+            for start, end in itertools.pairwise([0, *(ends + 1).tolist()]):
+                yield {
+                    "tokenizer": arm.label,
+                    "model": number,
+                    "bytes": seen[end - 1],
+                    "flops": steps[end - 1]["flops"],
+                    "bits_per_byte": fmean(step["train_bits_per_byte"] for step in steps[start:end]),
+                }
 
 
 def _compression(
