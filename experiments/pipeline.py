@@ -132,28 +132,7 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     tokenizers = make_tokenizers(context, text, arms, stages, budget, longest, documents)
     if "shard" not in stages:
         return Outcome()
-    with _torch_threads(config.runner.threads):
-        return _models(context, config, stages, text, arms, tokenizers, runs, folder, documents)
-
-
-def _models(
-    context: Context,
-    config: Config,
-    stages: Collection[str],
-    text: Text,
-    arms: Sequence[Arm],
-    tokenizers: Mapping[str, ArmTokenizer],
-    runs: Sequence[Run],
-    folder: Path,
-    documents: Artifact[HeldoutDocuments] | None,
-) -> Outcome:
-    """Make the shards, models, scores and the report."""
-    with context.reporter.stage("load PyTorch"):
-        from experiments.findings import precision, terminal
-        from experiments.findings.compared import compare_runs
-        from experiments.stages import evaluate, luck, plan, tuning
-        from experiments.stages.model_tasks import place
-        from lm.evaluate.comparison import FEWEST_SEEDS
+    from experiments.findings import precision  # slow to import, though without Torch
 
     scoring = part(EvalConfig, config.eval)
     documents = documents or heldout.describe(context, text)
@@ -170,6 +149,32 @@ def _models(
     encoded = _encoded(context, config, text, tokenizers, documents)
     if "train_lm" not in stages:
         return Outcome()
+    with context.reporter.stage("load PyTorch"):
+        import torch  # noqa: F401 (takes seconds)
+    with _torch_threads(config.runner.threads):
+        return _models(context, config, stages, text, arms, encoded, runs, folder, documents, overlap)
+
+
+def _models(
+    context: Context,
+    config: Config,
+    stages: Collection[str],
+    text: Text,
+    arms: Sequence[Arm],
+    encoded: Mapping[str, EncodedArm],
+    runs: Sequence[Run],
+    folder: Path,
+    documents: Artifact[HeldoutDocuments],
+    overlap: Artifact[Contamination] | None,
+) -> Outcome:
+    """Make the models, their scores and the report."""
+    from experiments.findings import terminal
+    from experiments.findings.compared import compare_runs
+    from experiments.stages import evaluate, luck, plan, tuning
+    from experiments.stages.model_tasks import place
+    from lm.evaluate.comparison import FEWEST_SEEDS
+
+    scoring = part(EvalConfig, config.eval)
     # Plan before training, so that errors appear early.
     with context.reporter.stage("plan the training"):
         plans = plan.plan(runs, encoded, config.lm, config.budget, config.deployment)

@@ -12,10 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
 from lm.evaluate.deployment import Deployment, training_flops
-from lm.model.transformer import Transformer
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,6 +55,10 @@ def measure(
     model: ModelConfig, config: TrainConfig, arm: EncodedArm, deployment: Deployment = DEFAULT_DEPLOYMENT
 ) -> Amounts:
     """Return the amounts of one step on the shards of an arm, on average over the training text."""
+    import torch  # takes seconds, and not all of this module needs it
+
+    from lm.model.transformer import Transformer
+
     shards = arm.open_training()
     rows = config.rows(shards)
     with torch.device("meta"):  # shapes only, no weights

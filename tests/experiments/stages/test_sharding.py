@@ -1,5 +1,8 @@
 """The sharding stage on a small corpus: its identity, and its facts."""
 
+import subprocess
+import sys
+
 from experiments.results import ShardsFolder
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifests, names_by_stage
@@ -42,3 +45,12 @@ def test_the_text_is_read_once_for_all_arms(tiny, tmp_path, monkeypatch):
     ]
     run_stages("shard", [*tiny, *more], tmp_path / "outputs")
     assert len(passes) == 2  # the first held-out document, and the shards of the new arms
+
+
+def test_shards_need_no_torch(tiny, tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from tests.experiments.conftest import run_stages; "
+        f"run_stages('shard', {tiny}, Path({str(tmp_path / 'outputs')!r})); print('torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1:] == ["False"], ran.stdout + ran.stderr
