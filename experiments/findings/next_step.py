@@ -100,6 +100,8 @@ def next_step(
     if not whats:
         return None
     why = f"to show a difference of {100 * DETECTABLE:g} % with a probability of 80 %"
+    if seeds > one.n_seeds and one.n_seeds in (2, 3):  # whose spread is hardly known
+        why += f", a guess from {one.n_seeds} seeds"
     if one.too_few:
         why = f"at least {fewest} effective {unit}s are required"
     elif one.n_seeds < FEWEST_SEEDS:

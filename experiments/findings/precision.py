@@ -59,8 +59,8 @@ def announce(
         width = half_width(n_seeds, effective, f"{unit} within kinds" if within else unit, confidence, mode)
         say(
             f"differences will be known to about ±{percent(width)} ({percent(confidence, 0)} interval, "
-            f"{n_seeds} seeds, held-out text that counts as {effective:.1f} {unit}s of equal size; a guess, from BPE and "
-            "superwords in models of 3 million parameters)"
+            f"{n_seeds} seeds, held-out text that counts as {effective:.1f} {unit}s of equal size; a guess, from BPE "
+            "and superwords in models of 3 million parameters)"
         )
         return
     remedies = [f"lm.n_seeds={FEWEST_SEEDS}"] if n_seeds < FEWEST_SEEDS else []
