@@ -440,7 +440,10 @@ def byte_level_bpe(tokenizer: TokenizerLike, purpose: str) -> Tokenizer:
     """
     if isinstance(tokenizer, Tokenizer):
         return tokenizer
-    raise UserError(f"{purpose} a byte-level BPE tokenizer, but {tokenizer!r} is not one that our core can run")
+    reason = getattr(tokenizer, "reason", "") or "its core is not ours"
+    raise UserError(
+        f"{purpose} a byte-level BPE tokenizer, but {tokenizer!r} is not one that our core can run: {reason}"
+    )
 
 
 def _pushed(stream: _native.EncodeStream, parts: Iterable[str]) -> Iterator[Ids]:

@@ -36,9 +36,8 @@ class PathTree:
 
     def __init__(self, paths: Iterable[Path]) -> None:
         ordered = sorted(set(paths))
-        low, high = ordered[0], ordered[-1]
-        size = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
-        self.shared = low[:size]
+        size = _n_shared(ordered[0], ordered[-1])
+        self.shared = ordered[0][:size]
         self.parents: list[int] = []
         self.tokens: list[int] = []
         self.depth = max(map(len, ordered)) - size
@@ -74,6 +73,11 @@ class PathTree:
     def log_mass(self, table: NDArray[np.float64], groups: Iterable[PathGroup]) -> float:
         """Log of the sum over paths, after the shared prefix."""
         return float(np.logaddexp.reduce(np.concatenate([self.log_probs(table, g.prefix, g.last) for g in groups])))
+
+
+def _n_shared(a: Sequence[int], b: Sequence[int]) -> int:
+    """Length of the longest common prefix."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 Job = tuple[list[int], PathTree]
@@ -220,7 +224,7 @@ class RowReader:
             return None
         kept, before, nearest = 0, None, -1
         for i, (ids, past) in enumerate(self._pasts):
-            same = next((n for n, (a, b) in enumerate(zip(ids, trunk, strict=False)) if a != b), min(len(ids), len(trunk)))
+            same = _n_shared(ids, trunk)
             if same > kept:
                 kept, before, nearest = same, past, i
         past = self._model.past(trunk[kept:], before, kept)
