@@ -155,13 +155,7 @@ def is_elsewhere(path: str) -> bool:
 
 
 class OpenedModel:
-    """A model whose weights are loaded when it is scored.
-
-    Args:
-        given: The model.
-        loading: How it is loaded.
-        cache: File that remembers hashes of weights.
-    """
+    """A model whose weights are loaded when it is scored; `cache` is a file that remembers hashes of weights."""
 
     def __init__(self, given: GivenModel, loading: Loading, cache: Path) -> None:
         self.given, self._loading, self._cache = given, loading, cache

@@ -20,6 +20,7 @@ import math
 import os
 import signal
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
@@ -62,9 +63,8 @@ def run(arguments: argparse.Namespace) -> None:
     missing = [name for name, value in needed.items() if not value]
     if missing and arguments.lm_eval is None and arguments.tasks != "list":
         raise UserError(f"missing: {', '.join(missing)}")
-    find_models(
-        [place for place in arguments.models if not is_elsewhere(place)]
-    )  # before the imports, which take seconds
+    # Before the imports, which take seconds.
+    find_models([place for place in arguments.models if not is_elsewhere(place)])
     import lm.evaluate.lm_eval  # noqa: F401  (fails early if lm-eval is missing)
 
     if arguments.lm_eval is not None:
@@ -86,13 +86,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 class Candidate(NamedTuple):
-    """A model to evaluate.
-
-    Attributes:
-        label: Its label; several models may be of one arm, but not have one label.
-        name: Name of its artifact, by which `compare` finds it.
-        open: Loads it.
-    """
+    """A model to evaluate, and the name of the artifact by which `compare` finds it."""
 
     label: str
     name: str
@@ -111,19 +105,16 @@ def opened(places: Sequence[str], how: Loading) -> list[Candidate]:
     """
     from tokenizer.tokenizer import byte_level_bpe
 
-    own = [place for place in places if not is_elsewhere(place)]
-    ours = load_models(own, "auto" if how.device == "all" else how.device) if own else []
-    found = [Candidate(saved.label, saved.artifact.name, partial(getattr, saved, "lm")) for saved in ours]
-    given = [place for place in places if is_elsewhere(place)]
-    names = [Path(place.partition("@")[0]).name for place in given]
-    labels = [place if names.count(name) > 1 else name for name, place in zip(names, given, strict=True)]
-    check_starts(how, labels)
-    for label, place in zip(labels, given, strict=True):
+    own = load_models([place for place in places if not is_elsewhere(place)], how.device.replace("all", "cuda"))
+    found = [Candidate(saved.label, saved.artifact.name, partial(getattr, saved, "lm")) for saved in own]
+    names = {place: Path(place.partition("@")[0]).name for place in places if is_elsewhere(place)}
+    taken = Counter([*names.values(), *(each.label for each in found)])
+    labels = {place: place if taken[name] > 1 else name for place, name in names.items()}
+    check_starts(how, labels.values())
+    for place, label in labels.items():
         model = OpenedModel(GivenModel(label, place), how, Path("artifacts", WEIGHTS))
         byte_level_bpe(model.tokenizer.tokenizer, f"{place} cannot be scored in bytes, which needs")
         found.append(Candidate(label, model.artifact_name, model.language_model))
-    if repeated := {each.label for each in found if [one.label for one in found].count(each.label) > 1}:
-        raise UserError(f"two models are called {min(repeated)}; give folders of different names")
     return found
 
 
@@ -173,13 +164,11 @@ def register() -> None:
         ) -> None:
             if device in (None, "cuda:0"):  # lm-eval's default, with and without CUDA
                 device = "auto"
+            folder = None if tokenizer is None else Path(tokenizer)
             if is_elsewhere(path):
-                [found] = opened([path], Loading(str(device)))
-                lm = found.open()
+                lm = opened([path], Loading(str(device)))[0].open()
             else:
-                lm = LanguageModel(
-                    *open_model(Path(path), None if tokenizer is None else Path(tokenizer), device=device)
-                )
+                lm = LanguageModel(*open_model(Path(path), folder, device=device))
             rows = {"batch_rows": int(batch_size)} if str(batch_size).isdecimal() else {}
             super().__init__(lm, **rows)
 

@@ -85,12 +85,7 @@ Job = tuple[list[int], PathTree]
 
 
 def reader_of(lm: LanguageModel, batch_tokens: int = 8192) -> TreeReader | RowReader:
-    """Return the reader of a model: trees for our models, otherwise rows.
-
-    Args:
-        lm: The model.
-        batch_tokens: Maximum number of tokens of a forward pass of rows, cached ones and padding included.
-    """
+    """Return the reader of a model: trees for our models, otherwise rows with at most these tokens in a pass."""
     return RowReader(lm.model, batch_tokens) if isinstance(lm.model, ScorableModel) else TreeReader(lm.model)
 
 
@@ -169,15 +164,11 @@ class RowReader:
         model: The model.
         batch_tokens: Maximum number of tokens of a forward pass, cached ones and padding included; one row may have
             more. Also of the caches that are kept between calls.
-
-    Attributes:
-        passes: Forward passes of rows so far.
     """
 
     def __init__(self, model: ScorableModel, batch_tokens: int) -> None:
-        self.passes = 0
         self._model, self._batch_tokens = model, batch_tokens
-        self._pasts: list[tuple[list[int], Any]] = []  # newest last
+        self._pasts: dict[Path, Any] = {}  # newest last
 
     @torch.inference_mode()
     def read(self, jobs: Sequence[Job]) -> list[NDArray[np.float64]]:
@@ -204,7 +195,6 @@ class RowReader:
 
     def _read(self, batch: list[_Row]) -> None:
         """Fill the tables of a batch of rows after one cache."""
-        self.passes += 1
         width = max(len(row.ids) for row in batch)
         ids = torch.full((len(batch), width), self._model.start_id)
         places: list[int] = []
@@ -222,18 +212,15 @@ class RowReader:
         """Cache of the tokens before a root, from the kept one that shares most with it; None if there is none."""
         if not trunk:
             return None
-        kept, before, nearest = 0, None, -1
-        for i, (ids, past) in enumerate(self._pasts):
-            same = _n_shared(ids, trunk)
-            if same > kept:
-                kept, before, nearest = same, past, i
-        past = self._model.past(trunk[kept:], before, kept)
+        nearest = max(self._pasts, key=lambda ids: _n_shared(ids, trunk), default=())
+        kept = _n_shared(nearest, trunk)
+        past = self._model.past(trunk[kept:], self._pasts.get(nearest), kept)
         if past is not None:
-            if nearest >= 0 and kept == len(self._pasts[nearest][0]):
-                del self._pasts[nearest]  # the new one begins with it
-            self._pasts.append((trunk, past))
-            while len(self._pasts) > 1 and sum(len(ids) for ids, _ in self._pasts) > self._batch_tokens:
-                del self._pasts[0]
+            if kept == len(nearest):
+                self._pasts.pop(nearest, None)  # the new one begins with it
+            self._pasts[tuple(trunk)] = past
+            while len(self._pasts) > 1 and sum(map(len, self._pasts)) > self._batch_tokens:
+                del self._pasts[next(iter(self._pasts))]
         return past
 
 

@@ -175,15 +175,17 @@ class PretrainedModel(ScorableModel):
     def past(self, ids: Sequence[int], before: Any = None, keep: int = 0) -> Any:
         """Cache of inputs; None unless all layers attend to every input: other caches cannot be cut."""
         if self.cached is None:
+            self.cached = True
             self.cached = self._caches()
-        return self._past(torch.tensor([ids], dtype=torch.long), before, keep) if self.cached else None
-
-    def _past(self, ids: Tensor, before: Any, keep: int) -> Any:
-        options = {"past_key_values": _rows(before, 1, keep)} if keep else {}
-        if not ids.numel():
-            return options["past_key_values"]
+        if not self.cached:
+            return None
+        past = _rows(before, 1, keep) if keep else None
+        if not ids:
+            return past
+        options = self._options if past is None else {"past_key_values": past}
         layers = self._model if self.whole else self._trunk
-        return layers(input_ids=ids.to(self.device), use_cache=True, **options).past_key_values
+        inputs = torch.tensor([ids], device=self.device)
+        return layers(input_ids=inputs, **options | {"use_cache": True}).past_key_values
 
     def _caches(self) -> bool:
         """Whether a cache gives the logits of a whole pass."""
@@ -195,7 +197,7 @@ class PretrainedModel(ScorableModel):
         places = torch.arange(ids.shape[1] - half, device=self.device)
         own = self.logits(ids, places + half)
         try:
-            past = self._past(ids[:, :half], None, 0)
+            past = self.past(ids[0, :half].tolist())
             if {type(layer).__name__ for layer in past.layers} != {"DynamicLayer"}:
                 return False
             found = self.logits(ids[:, half:], places, past)
