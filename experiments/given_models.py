@@ -11,7 +11,7 @@ import csv
 import dataclasses
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -34,6 +34,7 @@ from experiments.stages.shards import EncodedArm, encode
 from experiments.stages.tokenizers import ArmTokenizer, keep
 from experiments.store import records
 from experiments.store.artifacts import Artifact, Store, artifact_at
+from experiments.store.manifest import MANIFEST
 from experiments.store.trained_models import tokenizer_place
 from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
@@ -51,14 +52,15 @@ if TYPE_CHECKING:
     from lm.evaluate.deployment import Deployment
     from lm.evaluate.forward import ScorableModel
     from lm.hf.scoring import Start
+    from lm.model.language_model import LanguageModel
     from tokenizer import Corpus
     from tokenizer.external.load import Pretrained
 
 CONTEXT_BYTES = 4096
 """Default context of a scored token: far more than most models need, and within the positions of most."""
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 _FILES = ("*.json", "*.safetensors", "*.model", "*.tiktoken", "*.txt", "*.jinja")
-_WEIGHTS = ".weights.json"
+WEIGHTS = ".weights.json"
+"""File among the artifacts that remembers hashes of weights."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,15 @@ def is_model(path: str) -> bool:
     return is_repository_id(path.partition("@")[0])
 
 
-class _Opened:
-    """A model whose weights are loaded when it is scored."""
+def is_elsewhere(path: str) -> bool:
+    """Whether the user names a model that is not one of ours; a path that is missing in an existing folder is."""
+    place = Path(path)
+    ours = (place / MANIFEST).is_file() if place.exists() else place.parent != Path() and place.parent.exists()
+    return is_model(path) and not ours
+
+
+class OpenedModel:
+    """A model whose weights are loaded when it is scored; `cache` is a file that remembers hashes of weights."""
 
     def __init__(self, given: GivenModel, loading: Loading, cache: Path) -> None:
         self.given, self._loading, self._cache = given, loading, cache
@@ -203,6 +212,11 @@ class _Opened:
         code = {"remote_code": True} if self._loading.remote_code else {}
         return {"model": where, "start": start, "dtype": self._dtype, **code}
 
+    @property
+    def artifact_name(self) -> str:
+        """Name of the artifact that its scores refer to."""
+        return Store.identify("model", self.identity(), {"tokenizer": self.tokenizer.tokenizer.sha256})[0]
+
     @cached_property
     def _device(self) -> torch.device:
         """Device of the model; of one that is spread over all GPUs, that of its inputs."""
@@ -245,6 +259,14 @@ class _Opened:
     def close(self) -> None:
         """Free the memory of the weights."""
         self.__dict__.pop("loaded", None)
+
+    def language_model(self) -> LanguageModel:
+        """Load the model with its tokenizer."""
+        from lm.model.language_model import LanguageModel
+
+        found = LanguageModel(self.open()[0], self.tokenizer.tokenizer)
+        self.close()  # the caller has the weights
+        return found
 
 
 def fingerprint(folder: Path, cache: Path) -> str:
@@ -336,6 +358,13 @@ def default_settings(context_bytes: int = CONTEXT_BYTES, **settings: Any) -> Eva
     return EvalConfig(context_bytes=context_bytes, min_context_bytes=context_bytes // 4, **settings)
 
 
+def check_starts(loading: Loading, arms: Collection[str]) -> None:
+    """Reject tokens for arms that do not exist."""
+    for name in filter(None, loading.starts):
+        if name not in arms:
+            raise UserError(f"--start {name}={loading.starts[name]}: no arm is called {name}; {listed(arms)} are")
+
+
 def _score(
     context: Context,
     record: records.Record,
@@ -348,16 +377,14 @@ def _score(
     tolerance: float,
 ) -> ComparedRuns:
     rungs = _rungs(models)
-    for name in filter(None, loading.starts):
-        if name not in rungs[0]:
-            raise UserError(f"--start {name}={loading.starts[name]}: no arm is called {name}; {listed(rungs[0])} are")
+    check_starts(loading, rungs[0])
     text = Text(corpus, digest(corpus.identity()), [("text", listed(map(shown, corpus.config.heldout_paths)))], None)
     context.reporter.say(f"text: {text.facts[0][1]}", style="dim")
     documents = heldout.describe(context, text)
     heldout.check_weights(documents, settings.weights)
-    cache = context.store.root / _WEIGHTS
+    cache = context.store.root / WEIGHTS
     with context.reporter.stage("find the models"):
-        opened = {given: _Opened(given, loading, cache) for given in models}
+        opened = {given: OpenedModel(given, loading, cache) for given in models}
         tokenizers = {given: model.tokenizer.tokenizer.sha256 for given, model in opened.items()}
         for model in opened.values():
             model.start  # noqa: B018 (fails before any model is scored)
@@ -420,13 +447,13 @@ def _rungs(models: Sequence[GivenModel]) -> list[dict[str, list[GivenModel]]]:
     return rungs
 
 
-def _tokenizer(context: Context, name: str, model: _Opened) -> ArmTokenizer:
+def _tokenizer(context: Context, name: str, model: OpenedModel) -> ArmTokenizer:
     about = TokenizerFolder.load(model.tokenizer.about())
     tokenizer = model.tokenizer.tokenizer
     return ArmTokenizer(name, name, tokenizer, keep(context, tokenizer, {}, about))
 
 
-def _artifact(context: Context, name: str, given: GivenModel, model: _Opened) -> Artifact[TrainedModel]:
+def _artifact(context: Context, name: str, given: GivenModel, model: OpenedModel) -> Artifact[TrainedModel]:
     """The artifact of a model, which its scores refer to."""
     sha256 = model.tokenizer.tokenizer.sha256
 
@@ -451,7 +478,7 @@ def _artifact(context: Context, name: str, given: GivenModel, model: _Opened) ->
 def _arm(
     arm: EncodedArm,
     given: Sequence[GivenModel],
-    opened: Mapping[GivenModel, _Opened],
+    opened: Mapping[GivenModel, OpenedModel],
     scores: Mapping[GivenModel, tuple[Artifact[TrainedModel], Artifact[Any]]],
 ) -> ScoredArm:
     """An arm with its models at a budget."""

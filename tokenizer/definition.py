@@ -211,7 +211,7 @@ class Definition:
         return ranks
 
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of all tokens except special tokens, by rank.
+        """Ids of all tokens except special and added tokens, by rank.
 
         Bytes come first, in the order of `ALPHABET`; then merged tokens, by the first merge that produces each; then
         tokens that no merge produces.

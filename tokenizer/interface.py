@@ -96,6 +96,10 @@ class TokenizerLike(ABC):
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
         """Ids of all tokens except special tokens and unused ids."""
 
+    def text_ids(self) -> npt.NDArray[np.int64]:
+        """Ids that a text can become: those of ordinary tokens, and of added tokens that are text."""
+        return self.ordinary_ids()
+
     def superword_ids(self) -> npt.NDArray[np.int64]:
         """Ids of tokens of two or more words."""
         return np.array([i for i in self.ordinary_ids().tolist() if n_words(self.vocab[i]) > 1], np.int64)

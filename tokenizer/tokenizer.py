@@ -109,8 +109,12 @@ class Tokenizer(TokenizerLike):
         return self.definition.ranks()
 
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of all tokens except special tokens, by rank: see `Definition.ordinary_ids`."""
+        """Ids of all tokens except special and added tokens, by rank: see `Definition.ordinary_ids`."""
         return self.definition.ordinary_ids()
+
+    def text_ids(self) -> npt.NDArray[np.int64]:
+        """Ids that a text can become: those of ordinary tokens, and of added tokens that are text."""
+        return np.union1d(self.ordinary_ids(), [*self.preparation.added_tokens.values()]).astype(np.int64)
 
     @property
     def changes_text(self) -> bool:
@@ -436,7 +440,10 @@ def byte_level_bpe(tokenizer: TokenizerLike, purpose: str) -> Tokenizer:
     """
     if isinstance(tokenizer, Tokenizer):
         return tokenizer
-    raise UserError(f"{purpose} a byte-level BPE tokenizer, but {tokenizer!r} is not one that our core can run")
+    reason = getattr(tokenizer, "reason", "") or "its core is not ours"
+    raise UserError(
+        f"{purpose} a byte-level BPE tokenizer, but {tokenizer!r} is not one that our core can run: {reason}"
+    )
 
 
 def _pushed(stream: _native.EncodeStream, parts: Iterable[str]) -> Iterator[Ids]:

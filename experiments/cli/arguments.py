@@ -25,6 +25,7 @@ from tokenizer.progress import MOST_THREADS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from experiments.given_models import Loading
     from superbpe.rules import Rules
     from tokenizer import Corpus, Tokenizer
     from tokenizer.external.load import Pretrained
@@ -329,6 +330,28 @@ def out_folder(folder: Path, option: str = "--out", *, new: bool = False) -> Ite
         for path in missing:
             with suppress(OSError):  # it is not empty
                 path.rmdir()
+
+
+def add_loading(options: Parser) -> None:
+    """Add the arguments that say how models from elsewhere are loaded; `loading` reads them."""
+    add = options.add_argument
+    add(
+        "--start", nargs="+", default=[], metavar="[ARM=]TOKEN",
+        help="token before the first one of a document (the one with which the tokenizer begins a text, or its end of "
+        "text)",
+    )  # fmt: skip
+    add("--device", default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
+    dtypes = ("auto", "float32", "bfloat16", "float16")
+    add("--dtype", choices=dtypes, default="auto", help="weights (fp32 on a CPU, as in the files on a GPU)")
+    add("--trust-remote-code", action="store_true", help="execute code in the folders of models")
+
+
+def loading(arguments: argparse.Namespace) -> Loading:
+    """How models from elsewhere are loaded."""
+    from experiments.given_models import Loading  # not needed by most commands
+
+    starts = {name or "": token for name, token in map(named, arguments.start)}
+    return Loading(arguments.device, arguments.dtype, arguments.trust_remote_code, starts)
 
 
 def named(entry: str) -> tuple[str | None, str]:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 __doc__ = """`superbpe downstream MODEL... --tasks NAMES --out FOLDER`: evaluate models on lm-eval tasks.
 
-MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. `--tasks` names tasks of lm-eval's library,
+MODEL is an `lm-*` artifact, a folder of artifacts for all models in it, or a model from elsewhere, as for `superbpe
+score`, whose tokenizer is byte-level BPE. `--tasks` names tasks of lm-eval's library,
 whose data come from the hub; `--tasks list` lists them. `--tasks FOLDER` runs all tasks in a folder of YAML files.
 HF_HUB_OFFLINE=1 and HF_DATASETS_OFFLINE=1 use cached data only.
 
 Answers are scored as bytes, so token boundaries do not matter. Prints a table and writes `downstream.json`: for each
 task, model and metric the value, its standard error, and the share of requests in which a token spans the boundary
-between prompt and answer.
+between prompt and answer. `gold_bits_per_byte` is the mean over the items of the bits per byte of the right answer.
 
 `--lm-eval run --model superbpe --model_args path=FOLDER ...` is lm-eval's own command line with our models.
 """
@@ -19,19 +20,26 @@ import math
 import os
 import signal
 import sys
+from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cli.arguments import Parser, out_folder, whole
+from experiments.cli.arguments import Parser, add_loading, loading, out_folder, whole
 from experiments.cli.console import finish
+from experiments.given_models import WEIGHTS, GivenModel, Loading, OpenedModel, check_starts, is_elsewhere
 from experiments.numbers import percent
 from experiments.progress import Reporter, Table, console
-from experiments.store.trained_models import Saved, find_models, load_models, open_model
+from experiments.store.trained_models import find_models, load_models, open_model
+from lm.bits import bits_per_byte
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lm.model.language_model import LanguageModel
 
 RESULTS = "downstream.json"
 
@@ -40,11 +48,11 @@ def parser() -> Parser:
     """Arguments of the command."""
     options = Parser("downstream", __doc__, "no results are written")
     add = options.add_argument
-    add("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts; at least one")
+    add("models", nargs="*", metavar="MODEL", help="folder lm-* or of artifacts, or a model as for score; at least one")
     add("--out", type=Path, metavar="FOLDER", help="folder for the results; required, except for --tasks list")
     add("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list; required")
     add("--limit", type=whole(), help="use at most this many items of each task")
-    add("--device", default="auto", help="auto, cpu or cuda")
+    add_loading(options)
     add("--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run only lm-eval's own command line")
     return options
 
@@ -55,7 +63,8 @@ def run(arguments: argparse.Namespace) -> None:
     missing = [name for name, value in needed.items() if not value]
     if missing and arguments.lm_eval is None and arguments.tasks != "list":
         raise UserError(f"missing: {', '.join(missing)}")
-    find_models(arguments.models)  # before the imports, which take seconds
+    # Before the imports, which take seconds.
+    find_models([place for place in arguments.models if not is_elsewhere(place)])
     import lm.evaluate.lm_eval  # noqa: F401  (fails early if lm-eval is missing)
 
     if arguments.lm_eval is not None:
@@ -69,11 +78,44 @@ def run(arguments: argparse.Namespace) -> None:
         return
     manager, names = _tasks(arguments.tasks)
     with out_folder(arguments.out):
-        models = load_models(arguments.models, arguments.device)
+        models = opened(arguments.models, loading(arguments))
         results = evaluate(models, manager, names, limit=arguments.limit)
         _show(results)
         write_json(arguments.out / RESULTS, results)
     finish(arguments.out / RESULTS, then=["compare", "<RUN>", "--downstream", arguments.out / RESULTS])
+
+
+class Candidate(NamedTuple):
+    """A model to evaluate, and the name of the artifact by which `compare` finds it."""
+
+    label: str
+    name: str
+    open: Callable[[], LanguageModel]
+
+
+def opened(places: Sequence[str], how: Loading) -> list[Candidate]:
+    """Find models, and open their tokenizers.
+
+    Args:
+        places: Folders `lm-*`, folders of artifacts, or models from elsewhere.
+        how: How models from elsewhere are loaded.
+
+    Raises:
+        UserError: If there is no model, or its tokenizer is not byte-level BPE.
+    """
+    from tokenizer.tokenizer import byte_level_bpe
+
+    own = load_models([place for place in places if not is_elsewhere(place)], how.device.replace("all", "cuda"))
+    found = [Candidate(saved.label, saved.artifact.name, partial(getattr, saved, "lm")) for saved in own]
+    names = {place: Path(place.partition("@")[0]).name for place in places if is_elsewhere(place)}
+    taken = Counter([*names.values(), *(each.label for each in found)])
+    labels = {place: place if taken[name] > 1 else name for place, name in names.items()}
+    check_starts(how, labels.values())
+    for place, label in labels.items():
+        model = OpenedModel(GivenModel(label, place), how, Path("artifacts", WEIGHTS))
+        byte_level_bpe(model.tokenizer.tokenizer, f"{place} cannot be scored in bytes, which needs")
+        found.append(Candidate(label, model.artifact_name, model.language_model))
+    return found
 
 
 def _tasks(chosen: str) -> tuple[Any, list[str]]:
@@ -120,10 +162,13 @@ def register() -> None:
             batch_size: int | str = "auto",
             max_batch_size: int | None = None,
         ) -> None:
-            folder = None if tokenizer is None else Path(tokenizer)
             if device in (None, "cuda:0"):  # lm-eval's default, with and without CUDA
                 device = "auto"
-            lm = LanguageModel(*open_model(Path(path), folder, device=device))
+            folder = None if tokenizer is None else Path(tokenizer)
+            if is_elsewhere(path):
+                lm = opened([path], Loading(str(device)))[0].open()
+            else:
+                lm = LanguageModel(*open_model(Path(path), folder, device=device))
             rows = {"batch_rows": int(batch_size)} if str(batch_size).isdecimal() else {}
             super().__init__(lm, **rows)
 
@@ -141,7 +186,7 @@ def _lm_eval(words: Sequence[str]) -> None:
 
 
 def evaluate(
-    models: Sequence[Saved], manager: Any, names: Sequence[str], *, limit: int | None = None
+    models: Sequence[Candidate], manager: Any, names: Sequence[str], *, limit: int | None = None
 ) -> dict[str, Any]:
     """Run tasks on models.
 
@@ -166,9 +211,10 @@ def evaluate(
     datasets.disable_progress_bars()
     # lm-eval would fork processes for 1,000 resamples; after PyTorch's threads have started, they can hang.
     os.environ["DISABLE_MULTIPROC"] = "1"
+    tasks: dict[str, Any] = {}
     for name in names:
         try:
-            manager.load([name])
+            tasks |= manager.load([name])["tasks"]
         except Exception as error:  # a broken file may raise any error in lm-eval and its libraries
             why = " ".join(str(error).split())
             remedy = "; its data come from the Hugging Face hub: check the network, and unset HF_HUB_OFFLINE and "
@@ -179,23 +225,25 @@ def evaluate(
             ) from error
     about: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
-    for saved in models:
-        facts = {}
+    for candidate in models:
+        facts, lm = {}, candidate.open()
         for task in names:
-            Reporter(console).say(f"{saved.label}: {task}", style="dim")  # each takes minutes
-            harness = HarnessModel(saved.lm)
+            Reporter(console).say(f"{candidate.label}: {task}", style="dim")  # each takes minutes
+            harness = HarnessModel(lm)
             result = simple_evaluate(
                 harness, tasks=[task], task_manager=manager, limit=limit, bootstrap_iters=1000, log_samples=True
             )
             facts[task] = harness.facts()
             for name in result["results"]:  # the tasks of a group, and the group
-                rows += _rows(result, name, saved.label, facts[task])
-        of_model = {"label": saved.label, "lm": saved.artifact.name, "tokenizer_sha256": saved.lm.tokenizer.sha256}
+                rows += _rows(result, name, candidate.label, facts[task], tasks.get(name))
+        of_model = {"label": candidate.label, "lm": candidate.name, "tokenizer_sha256": lm.tokenizer.sha256}
         about.append({**of_model, "tasks": facts})
     return {"models": about, "rows": rows}
 
 
-def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _rows(
+    result: dict[str, Any], task: str, label: str, facts: dict[str, Any], definition: Any
+) -> Iterator[dict[str, Any]]:
     values = result["results"][task]
     samples = result["samples"].get(task, [])
     n = len(samples) or sum(map(len, result["samples"].values()))  # a group has no samples of its own
@@ -207,6 +255,27 @@ def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) 
         error = values.get(key.replace(metric, f"{metric}_stderr", 1))
         stderr = float(error) if isinstance(error, int | float) and math.isfinite(error) else None
         yield {**common, "metric": metric, "value": float(value), "stderr": stderr}
+    by_item = {sample["doc_id"]: _gold_bits(definition, sample) for sample in samples}  # once for several filters
+    bits = [value for value in by_item.values() if value is not None]
+    if bits and len(bits) == len(by_item):
+        stderr = stdev(bits) / math.sqrt(len(bits)) if len(bits) > 1 else None
+        yield {**common, "metric": "gold_bits_per_byte", "value": fmean(bits), "stderr": stderr}
+
+
+def _gold_bits(task: Any, sample: dict[str, Any]) -> float | None:
+    """Bits per byte of the right answer of an item; None if it has none, or several."""
+    kind, place = getattr(task, "OUTPUT_TYPE", None), 0
+    if kind == "multiple_choice" and hasattr(task, "multiple_input"):
+        choices = task.doc_to_choice(sample["doc"])
+        gold = task.doc_to_text(sample["doc"]) if task.multiple_input else sample["target"]
+        place = choices.index(gold) if gold in choices else gold
+        if not isinstance(place, int) or not 0 <= place < len(choices):
+            return None
+    elif kind != "loglikelihood":
+        return None
+    _, answer = sample["arguments"][place]
+    (nats, _), n_bytes = sample["resps"][place][0], len(answer.encode())
+    return bits_per_byte(-nats, n_bytes) if n_bytes else None
 
 
 def _show(results: dict[str, Any]) -> None:

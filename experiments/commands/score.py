@@ -15,13 +15,20 @@ The scores of each model are kept in `artifacts/`, so the same command resumes.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, add_text_settings, named, open_text, out_folder, whole
+from experiments.cli.arguments import (
+    Parser,
+    add_loading,
+    add_text_settings,
+    loading,
+    named,
+    open_text,
+    out_folder,
+    whole,
+)
 from experiments.cli.console import finish
 from experiments.given_models import (
     CONTEXT_BYTES,
-    DTYPES,
     GivenModel,
-    Loading,
     default_settings,
     is_model,
     is_table,
@@ -46,20 +53,13 @@ def parser() -> Parser:
     add("given", nargs="+", metavar="[ARM=]MODEL|TABLE|[KIND=]TEXT", help="models, or models.csv, and texts")
     add("--text", nargs="+", default=[], metavar="[KIND=]PATH", help="more text, such as folders")
     add("--out", type=Path, default=Path("score"), metavar="FOLDER", help="(score)")
-    add(
-        "--start", nargs="+", default=[], metavar="[ARM=]TOKEN",
-        help="token before the first one of a document (the one with which the tokenizer begins a text, or its end of "
-        "text)",
-    )  # fmt: skip
     add("--context-bytes", type=whole(2), default=CONTEXT_BYTES, metavar="N", help="context of a token (%(default)s)")
     add(
         "--weights", nargs="+", default=[], metavar="KIND=SHARE", help="weights of the kinds in the total (their bytes)"
     )
     add("--cluster", choices=("auto", "document", "source"), default="auto", help="unit of sampling (%(default)s)")
     add("--batch-tokens", type=whole(1), default=8192, metavar="N", help="tokens of a forward pass (%(default)s)")
-    add("--device", default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
-    add("--dtype", choices=DTYPES, default="auto", help="weights (fp32 on a CPU, as in the files on a GPU)")
-    add("--trust-remote-code", action="store_true", help="execute code in the folders of models")
+    add_loading(options)
     add("--artifacts", default="artifacts", metavar="FOLDER", help="where scores are kept (%(default)s)")
     add_text_settings(options)
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
@@ -75,11 +75,10 @@ def run(arguments: argparse.Namespace) -> None:
     if not texts:
         raise UserError("no text given; name files, or folders with --text")
     corpus = _corpus(arguments, texts)
-    loading = Loading(arguments.device, arguments.dtype, arguments.trust_remote_code, dict(_named(arguments.start)))
     weights = {}
-    for name, share in _named(arguments.weights):
+    for name, share in map(named, arguments.weights):
         try:
-            weights[name] = float(share)
+            weights[name or ""] = float(share)
         except ValueError:
             raise UserError(f"--weights {name}={share}: the weight is a number, as in english=0.6 code=0.4") from None
     settings = default_settings(
@@ -88,7 +87,13 @@ def run(arguments: argparse.Namespace) -> None:
     reporter = Reporter()
     with out_folder(arguments.out) as out:
         found = score_models(
-            models, corpus, out, loading=loading, settings=settings, artifacts=arguments.artifacts, reporter=reporter
+            models,
+            corpus,
+            out,
+            loading=loading(arguments),
+            settings=settings,
+            artifacts=arguments.artifacts,
+            reporter=reporter,
         )
     from experiments.findings.terminal import show_tables
     from experiments.findings.verdict import conditions, detail, verdict
@@ -112,10 +117,6 @@ def _divided(given: Sequence[str]) -> tuple[list[GivenModel], list[str]]:
         else:
             texts.append(entry)
     return models, texts
-
-
-def _named(entries: Sequence[str]) -> list[tuple[str, str]]:
-    return [(name or "", value) for name, value in map(named, entries)]
 
 
 def _corpus(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpus:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lm.bytelevel.path_tree import PathTree, TreeReader
+from lm.bytelevel.path_tree import PathTree, reader_of
 from lm.bytelevel.tokenization_paths import Path, PathGroup, TokenizationPaths
 from tokenizer.errors import UserError, quoted
 from tokenizer.tokenizer import byte_level_bpe
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 END = 256
 """Index of the end of the document among the next bytes."""
+_MOST_SCORES = 2**26
+"""Maximum number of log-probabilities of a batch of requests, 512 MiB."""
 
 
 class _Plan(NamedTuple):
@@ -71,7 +73,7 @@ class ByteModel:
     def __init__(self, lm: LanguageModel, *, batch_tokens: int = 8192, batch_rows: int = 32) -> None:
         self.lm, self.batch_tokens, self.batch_rows = lm, batch_tokens, batch_rows
         self.paths = TokenizationPaths(byte_level_bpe(lm.tokenizer, "byte probabilities need"))
-        self._reader = TreeReader(lm)
+        self._reader = reader_of(lm, batch_tokens)
         self._text_ids = np.flatnonzero(lm.text_ids.numpy())
 
     def log_prob(self, text: str | bytes, prompt: str | bytes = b"", *, end: bool = False) -> float:
@@ -130,15 +132,17 @@ class ByteModel:
 
     def likeliest_bytes(self, prefixes: Sequence[str | bytes]) -> list[int]:
         """The most probable next byte of each prefix, or `END`: the first maximum of `next_byte`."""
-        best, plans = [], [self._plan(self.paths.normalized(_bytes(prefix)), following=True) for prefix in prefixes]
-        for plan, table in self._tables(plans):
+        before = [self.paths.normalized(_bytes(prefix)) for prefix in prefixes]
+        distinct = list(dict.fromkeys(before))
+        best = []
+        for plan, table in self._tables([self._plan(prefix, following=True) for prefix in distinct]):
             for most in (64, 1024, None):
                 probabilities, unknown = self._next(plan, table, most)
                 low, high = np.sort(probabilities)[-2:]
                 if high - low > unknown:
                     break
             best.append(int(probabilities.argmax()))
-        return best
+        return [best[distinct.index(prefix)] for prefix in before]
 
     def greedy_of(self, requests: Sequence[tuple[str | bytes, str | bytes]]) -> list[bool]:
         """Whether each byte of a text is the most probable one at its position, for pairs of a text and its prompt.
@@ -207,7 +211,7 @@ class ByteModel:
             unknown = sum(float(np.exp(np.delete(score, chosen)).sum()) for score in scores)
         for group in self.paths.extend(tail, among) if ended else []:
             add(group.prefix, group.last, [vocab[i][0] for i in group.last])
-        if (encoding := self.paths.encoding(tail)) is not None:
+        if self.lm.eos_id is not None and (encoding := self.paths.encoding(tail)) is not None:
             add(encoding, np.array([self.lm.eos_id]), [END])
         return probabilities, unknown
 
@@ -239,14 +243,22 @@ class ByteModel:
             whole = self.paths.encoding(tail + answers[0])
             if whole is None:
                 raise UserError("a document cannot end inside a character")
+            if self.lm.eos_id is None:
+                raise UserError("the model's tokenizer has no end of text, so documents do not end; use end=False")
             strings[1] = [PathGroup(whole, 0, np.array([self.lm.eos_id]))]
         ended: list[Path] = [()] if following and not tail else []
         for group in strings[0] if following else []:
             ends = group.last[self.paths.lengths[group.last] == len(tail) - group.start]
             ended += [(*group.prefix, last) for last in ends.tolist()]
         tree = PathTree([*(group.prefix for groups in strings for group in groups), *ended])
-        trunk = [self.lm.eos_id, *certain, *tree.shared]
-        return _Plan(tail, trunk[-max(1, self.lm.model.context_tokens - tree.depth) :], tree, strings, ended)
+        most = self.lm.model.context_tokens - tree.depth
+        trunk = self.lm.window([self.lm.start_id, *certain, *tree.shared], max(1, most))
+        if len(trunk) > most:
+            raise UserError(
+                f"the tokenization paths of a text differ over {tree.depth} tokens, but the model has only "
+                f"{self.lm.model.context_tokens} positions; use a model with a longer context"
+            )
+        return _Plan(tail, trunk, tree, strings, ended)
 
     def _score(self, plans: Sequence[_Plan]) -> Iterator[NDArray[np.float64]]:
         """float64[answers] for each plan: log-probabilities of the answers after the prompt."""
@@ -260,7 +272,9 @@ class ByteModel:
         for plan in [*plans, None]:
             rows = batch if plan is None else [*batch, plan]
             width = max((len(row.trunk) + len(row.tree.tokens) for row in rows), default=0)
-            if batch and (plan is None or len(rows) > self.batch_rows or len(rows) * width > self.batch_tokens):
+            scores = sum(1 + len(row.tree.tokens) for row in rows) * len(self.lm.text_ids)
+            full = len(rows) > self.batch_rows or len(rows) * width > self.batch_tokens or scores > _MOST_SCORES
+            if batch and (plan is None or full):
                 yield from zip(batch, self._reader.read([(row.trunk, row.tree) for row in batch]), strict=True)
                 batch = []
             if plan is not None:

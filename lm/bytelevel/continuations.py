@@ -14,6 +14,7 @@ characters that they name are tried too, but sequences that need another continu
 from __future__ import annotations
 
 import itertools
+import re
 import unicodedata
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
@@ -66,6 +67,12 @@ class Continuations:
         self._local = not tokenizer.ignore_merges and tokenizer.eligible is None
         named = {c for regex in self._scanners for c in regex if c.isprintable() and not self._known}
         self._tried = self._unchanged("", [*_CONTINUATIONS, *sorted(named.difference(_CONTINUATIONS))])
+        added = tokenizer.preparation.added_tokens
+        # Special strings stay text, and hide added tokens inside them.
+        self._hiding = tuple(tokenizer.special_tokens) if added else ()
+        self._longest = max(map(len, self._hiding), default=0)
+        found = sorted([*added, *self._hiding], key=len, reverse=True)
+        self._found = re.compile("|".join(map(re.escape, found))) if added else None
         self._grouped = lru_cache(_MOST)(self._groups)
         self._completed = lru_cache(_MOST)(self._completions)
 
@@ -79,9 +86,26 @@ class Continuations:
             text: Whole characters.
             partial: The start of a character, or nothing; the continuations complete it.
         """
+        hidden, text = self._hidden(text, partial), self._after_added(text)
         # The key itself is tried, so all texts with the same key have the same groups.
         combining = _combining(text) if partial and self._tokenizer.changes_text else ""
-        return self._grouped(_seen(text) if self._known else text, combining, partial)
+        return self._grouped(_seen(text) if self._known else text, combining, partial) + hidden
+
+    def _after_added(self, text: str) -> str:
+        """The text after the last added token in it, which the scanner sees alone."""
+        start = 0
+        for match in self._found.finditer(text) if self._found else ():
+            if match[0] in self._tokenizer.preparation.added_tokens:
+                start = match.end()
+        return text[start:]
+
+    def _hidden(self, text: str, partial: bytes) -> list[list[bytes]]:
+        """Continuations that complete a special string at the end of the text."""
+        ends = (text[-size:] for size in range(1, min(len(text) + 1, self._longest)))
+        rests = [s[len(end) :] for end in ends for s in self._hiding if s.startswith(end) and s != end]
+        texts = [(rest + more).encode() for rest in rests for more in ("", *_PAIRED)]
+        found = [data[len(partial) :] for data in texts if data.startswith(partial)]
+        return [found] if found else []
 
     def _groups(self, text: str, combining: str, partial: bytes) -> list[list[bytes]]:
         if not self._scanners[0] and len(self._scanners) == 1 and not partial:
@@ -97,8 +121,10 @@ class Continuations:
             groups.setdefault(tuple(inside), ([], []))[not ends].append(more)
         result = []
         for ended, going in groups.values():
+            if not (ended and ended[0] and self._found):  # otherwise the first one may complete an added token
+                ended = ended[:1]
             # If all pieces end with the text, what follows does not matter.
-            parts = [ended[:1]] if self._local and ended else [ended[:1], going]
+            parts = [ended] if self._local and ended else [ended, going]
             result += [[more.encode()[len(partial) :] for more in part] for part in parts if part]
         return result
 

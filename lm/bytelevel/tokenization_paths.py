@@ -57,7 +57,7 @@ class TokenizationPaths:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        ids = sorted(tokenizer.ordinary_ids().tolist(), key=lambda i: tokenizer.vocab[i])
+        ids = sorted(tokenizer.text_ids().tolist(), key=lambda i: tokenizer.vocab[i])
         self._ids = np.array(ids, np.int64)
         self._tokens = [tokenizer.vocab[i] for i in ids]
         self._places = np.full(tokenizer.vocab_size, -1, np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -57,6 +57,26 @@ class ScorableModel(ABC):
             places: int64[n_targets], the last input before each target, as an index into the flattened inputs.
             targets: int64[n_targets], ids.
         """
+
+    @abstractmethod
+    def logits(self, ids: Tensor, places: Tensor, past: Any = None) -> Tensor:
+        """Logits of the next token in fp32, float32[n_places, vocab_size].
+
+        Args:
+            ids: int64[batch, seq_len], inputs, padded on the right.
+            places: int64[n_places], ascending indices into the flattened inputs.
+            past: A cache of `past` that precedes every row.
+        """
+
+    def past(self, ids: Sequence[int], before: Any = None, keep: int = 0) -> Any:
+        """Cache of inputs for `logits`; None if the model has no cache that gives the logits of whole passes.
+
+        Args:
+            ids: The inputs.
+            before: A cache, which does not change.
+            keep: How many of its inputs precede `ids`.
+        """
+        return None
 
     @torch.no_grad()
     def __call__(self, windows: Sequence[tuple[NDArray[np.int64], Window]]) -> Callable[[], list[NDArray[np.float64]]]:
@@ -114,9 +134,17 @@ class Forward(ScorableModel):
 
     def nats(self, ids: Tensor, places: Tensor, targets: Tensor) -> Tensor:
         """Loss of some targets."""
+        return chunked_nats(
+            self._logits, self._hidden(ids, places), targets, self.vocab_size, queued=self._table is not None
+        )
+
+    def logits(self, ids: Tensor, places: Tensor, past: Any = None) -> Tensor:
+        """Logits of the next token; there is no cache."""
+        return self._logits(self._hidden(ids, places))[:, : self.vocab_size]
+
+    def _hidden(self, ids: Tensor, places: Tensor) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            hidden = self._model.hidden(ids).flatten(0, 1).index_select(0, places)
-        return chunked_nats(self._logits, hidden, targets, self.vocab_size, queued=self._table is not None)
+            return self._model.hidden(ids).flatten(0, 1).index_select(0, places)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """Logits in fp32, of padding ids at -inf."""
@@ -166,6 +194,10 @@ class LogitsModel(ScorableModel):
             self.vocab_size,
             queued=logits.is_cuda,
         )
+
+    def logits(self, ids: Tensor, places: Tensor, past: Any = None) -> Tensor:
+        """Logits of the next token; there is no cache."""
+        return torch.as_tensor(self._function(ids)).flatten(0, 1)[places, : self.vocab_size].float()
 
 
 def chunked_nats(

@@ -65,7 +65,7 @@ class HarnessModel(LM):  # type: ignore[misc]
     def facts(self) -> dict[str, Any]:
         """The token that ends documents, straddles and share of non-canonical tokenizations so far, JSON-able."""
         return {
-            "end_of_text": self.lm.tokenizer.end_of_text,
+            "end_of_text": None if self.lm.eos_id is None else self.lm.tokenizer.end_of_text,
             "requests": self.requests,
             "straddles": self.straddles,
             "straddle_share": self.straddles / max(1, self.requests),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,7 @@ from tokenizer.errors import UserError, listed, quoted, shortened
 from tokenizer.formats.folder import FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tokenizer.interface import TokenizerLike
@@ -28,6 +29,8 @@ _COMPARED = 64
 _UNLIMITED = 2**20
 """Positions of a model whose configuration names no limit."""
 ENDS, GIVEN = "ends every text", "as given"
+_ROPE_OF_LENGTH = ("dynamic", "longrope")
+"""Rotations that depend on the length of the text, so that keys of a cache are not those of a whole pass."""
 _POSITIONS = (
     "max_position_embeddings",
     "n_positions",
@@ -117,7 +120,8 @@ class PretrainedModel(ScorableModel):
         end_id: Id of the end of text; None if the model has none.
 
     Attributes:
-        whole: Whether whole forward passes are made.
+        whole: Whether whole forward passes are made; None until one is needed.
+        cached: Whether `past` gives caches; None until one is needed.
 
     Raises:
         UserError: If the model has too few rows.
@@ -130,7 +134,7 @@ class PretrainedModel(ScorableModel):
         self.device = model.get_input_embeddings().weight.device
         self.context_tokens = context_tokens(model.config)
         rows = model.get_input_embeddings().weight.shape[0]
-        needed = max([start.id, *([] if end_id is None else [end_id]), *tokenizer.ordinary_ids().tolist()])
+        needed = max([start.id, *([] if end_id is None else [end_id]), *tokenizer.text_ids().tolist()])
         if rows <= needed:
             raise UserError(
                 f"the model has {rows:,} rows, but its tokenizer has the id {needed:,}; name a folder with the model's "
@@ -142,39 +146,93 @@ class PretrainedModel(ScorableModel):
         if isinstance(head, nn.Linear):
             model.set_output_embeddings(_Head(head, self.vocab_size))
         self.whole: bool | None = None
+        self.cached: bool | None = None
+        self._rounding = 1e-4 if next(model.parameters()).dtype == torch.float32 else 0.05
 
     def nats(self, ids: Tensor, places: Tensor, targets: Tensor) -> Tensor:
         """Loss of some targets."""
         if self.whole is None:
             self.whole = not self._agrees(ids[:1, :_COMPARED])
         if self.whole:
-            return self._by_whole_passes(ids, places, targets)
+            nats, size = torch.empty(len(targets), device=self.device), max(1, LOGITS // self.vocab_size)
+            for chosen, own, logits in self._whole_passes(ids, places):
+                for part, at in zip(torch.split(chosen, size), torch.split(own, size), strict=True):
+                    nats[part] = F.cross_entropy(logits[at], targets[part], reduction="none")
+            return nats
         hidden = self._hidden(ids).flatten(0, 1)
         hidden = hidden.index_select(0, places.to(hidden.device))
         return self._chunked(hidden, targets.to(hidden.device))
 
+    def logits(self, ids: Tensor, places: Tensor, past: Any = None) -> Tensor:
+        """Logits of the next token."""
+        if self.whole is None:
+            self.whole = not self._agrees(self._any_ids())
+        if self.whole:
+            return torch.cat([logits[own] for _, own, logits in self._whole_passes(ids, places, past)])
+        hidden = self._hidden(ids, past).flatten(0, 1)
+        return self._head(hidden.index_select(0, places.to(hidden.device))).to(self.device)
+
+    def past(self, ids: Sequence[int], before: Any = None, keep: int = 0) -> Any:
+        """Cache of inputs; None unless all layers attend to every input: other caches cannot be cut."""
+        if self.cached is None:
+            self.cached = True
+            self.cached = self._caches()
+        if not self.cached:
+            return None
+        past = _rows(before, 1, keep) if keep else None
+        if not ids:
+            return past
+        options = self._options if past is None else {"past_key_values": past}
+        layers = self._model if self.whole else self._trunk
+        inputs = torch.tensor([ids], device=self.device)
+        return layers(input_ids=inputs, **options | {"use_cache": True}).past_key_values
+
+    def _caches(self) -> bool:
+        """Whether a cache gives the logits of a whole pass."""
+        rope = str(getattr(self._model.config.get_text_config(), "rope_parameters", None))
+        if any(kind in rope for kind in _ROPE_OF_LENGTH):
+            return False
+        ids = self._any_ids()
+        half = ids.shape[1] // 2
+        places = torch.arange(ids.shape[1] - half, device=self.device)
+        own = self.logits(ids, places + half)
+        try:
+            past = self.past(ids[0, :half].tolist())
+            if {type(layer).__name__ for layer in past.layers} != {"DynamicLayer"}:
+                return False
+            found = self.logits(ids[:, half:], places, past)
+        except Exception:  # any, in code that others wrote
+            return False
+        return bool((found - own).abs().max() < self._rounding * (1 + own.abs().max()))
+
+    def _any_ids(self) -> Tensor:
+        return (torch.arange(min(_COMPARED, self.context_tokens), device=self.device) % self.vocab_size)[None]
+
     def _chunked(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return chunked_nats(self._head, hidden, targets, self.vocab_size, queued=hidden.is_cuda).to(self.device)
 
-    def _hidden(self, ids: Tensor) -> Tensor:
+    def _hidden(self, ids: Tensor, past: Any = None) -> Tensor:
         """Output of the layers."""
-        found: Tensor = self._trunk(input_ids=ids, **self._options)[0]
+        found: Tensor = self._trunk(input_ids=ids, **self._after(past, len(ids)))[0]
         return found
+
+    def _after(self, past: Any, rows: int) -> dict[str, Any]:
+        """Options of a forward pass after a cache."""
+        return self._options if past is None else {"past_key_values": _rows(past, rows), "use_cache": True}
 
     def _head(self, hidden: Tensor) -> Tensor:
         """Logits of hidden states, float32[n, vocab_size], by the model's own code."""
         with _returning(self._trunk, hidden[None]):
             return self._logits(torch.zeros((1, len(hidden)), dtype=torch.long, device=self.device))[0]
 
-    def _logits(self, ids: Tensor) -> Tensor:
+    def _logits(self, ids: Tensor, past: Any = None) -> Tensor:
         """Logits of a forward pass."""
-        logits: Tensor = self._model(input_ids=ids, **self._options).logits
+        logits: Tensor = self._model(input_ids=ids, **self._after(past, len(ids))).logits
         return logits[..., : self.vocab_size].float()
 
     def _agrees(self, ids: Tensor) -> bool:
         """Whether the layers with the head in chunks give the losses of a whole forward pass."""
-        targets, logits = ids.roll(-1, 1)[0], self._logits(ids)[0]
-        rounding = 1e-4 if next(self._model.parameters()).dtype == torch.float32 else 0.05
+        targets, logits, rounding = ids.roll(-1, 1)[0], self._logits(ids)[0], self._rounding
         other = ids.clone()
         other[0, -1] = (other[0, -1] + 1) % self.vocab_size
         seen = (self._logits(other)[0] - logits)[:-1].abs()
@@ -187,19 +245,15 @@ class PretrainedModel(ScorableModel):
             return False
         return found.shape == own.shape and bool((found - own).abs().max() < rounding * (1 + own.abs().max()))
 
-    def _by_whole_passes(self, ids: Tensor, places: Tensor, targets: Tensor) -> Tensor:
-        """Loss of some targets by whole forward passes of one row each."""
+    def _whole_passes(self, ids: Tensor, places: Tensor, past: Any = None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """For each row, by a whole forward pass: indices of its places, its places, and its logits."""
         width = ids.shape[1]
-        nats = torch.empty(len(targets), device=self.device)
         for row in range(len(ids)):
             chosen = (places // width == row).nonzero()[:, 0]
             if not len(chosen):
                 continue
             own = places[chosen] - row * width
-            logits = self._logits(ids[row : row + 1, : int(own.max()) + 1])[0]
-            for part in torch.split(chosen, max(1, LOGITS // self.vocab_size)):
-                nats[part] = F.cross_entropy(logits[places[part] - row * width], targets[part], reduction="none")
-        return nats
+            yield chosen, own, self._logits(ids[row : row + 1, : int(own.max()) + 1], past)[0]
 
 
 class _Head(nn.Module):
@@ -235,6 +289,15 @@ class _Output:
 
     def __getattr__(self, name: str) -> None:
         return None
+
+
+def _rows(cache: Any, rows: int, tokens: int | None = None) -> Any:
+    """The first tokens of a cache of one row, for several rows; the cache itself does not change."""
+    copied = copy.copy(cache)
+    copied.layers = [copy.copy(layer) for layer in cache.layers]
+    for layer in copied.layers:
+        layer.keys, layer.values = (x[:, :, :tokens].expand(rows, -1, -1, -1) for x in (layer.keys, layer.values))
+    return copied
 
 
 @contextmanager

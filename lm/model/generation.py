@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
-from lm.model.kv_cache import KVCache
+from lm.bytelevel.path_tree import PathTree, reader_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,21 +65,11 @@ def generate(
     rows = [
         _Row(lm, i, prompt, list(start), config) for i, (prompt, start) in enumerate(zip(prompts, ids, strict=True))
     ]
-    active = [row for row in rows if row.finish is None]
-    cache: KVCache | None = None
-    with torch.inference_mode():
-        while active:
-            if cache is None or int(cache.lengths.max()) >= lm.model.context_tokens:
-                cache, logits = _read(lm, active)  # first pass, or a full context
-            else:
-                last = torch.tensor([[row.ids[-1]] for row in active], device=lm.device)
-                logits = lm.model(last, cache=cache)[:, 0]
-            for row, scores in zip(active, logits.float().cpu(), strict=True):
-                row.push(sample(scores.masked_fill(row.forbidden, -torch.inf), config, row.generator))
-            going = [i for i, row in enumerate(active) if row.finish is None]
-            if len(going) < len(active):
-                cache = cache.select(going)
-                active = [active[i] for i in going]
+    reader, root = reader_of(lm), PathTree([()])
+    while active := [row for row in rows if row.finish is None]:
+        for row, table in zip(active, reader.read([(row.window(), root) for row in active]), strict=True):
+            scores = torch.from_numpy(table[0]).masked_fill(row.forbidden, -torch.inf)
+            row.push(sample(scores, config, row.generator))
     return [Sample(row.prompt, row.data, row.ids, len(row.prompt_ids), row.finish or "end") for row in rows]
 
 
@@ -105,18 +94,6 @@ def sample(logits: Tensor, config: SamplingConfig, generator: torch.Generator) -
     return int(ids[min(int(torch.searchsorted(reached, draw, right=True)), n_kept - 1)])
 
 
-def _read(lm: LanguageModel, rows: Sequence[_Row]) -> tuple[KVCache, Tensor]:
-    """Read the rows into a new cache, as far as they fit; return it and the next-token logits."""
-    windows = [row.window() for row in rows]
-    lengths = torch.tensor([len(window) for window in windows])
-    ids = pad_sequence([torch.tensor(window) for window in windows], batch_first=True, padding_value=lm.eos_id)
-    cache = KVCache(lm.model, rows=len(rows), capacity=min(2 * ids.shape[1], lm.model.context_tokens))
-    keep = torch.arange(ids.shape[1]) == lengths[:, None] - 1
-    logits = lm.model(ids.to(lm.device), keep.to(lm.device), cache=cache)
-    cache.rewind(lengths)
-    return cache, logits
-
-
 class _Row:
     """One text of the batch."""
 
@@ -130,7 +107,8 @@ class _Row:
         state = np.random.SeedSequence([config.seed, index]).generate_state(1, np.uint64)
         self.generator = torch.Generator().manual_seed(int(state[0]) >> 1)
         self.forbidden = ~lm.text_ids
-        self.forbidden[lm.eos_id] = False
+        if lm.eos_id is not None:
+            self.forbidden[lm.eos_id] = False
         self.stop = [string.encode() for string in config.stop]
         self.ids: list[int] = []
         self._start = 0
@@ -143,10 +121,10 @@ class _Row:
 
         A full context is cut to half. Where that happens depends only on this text, not on the rest of the batch.
         """
-        ids = [self.lm.eos_id, *self.prompt_ids, *self.ids]
+        ids = [self.lm.start_id, *self.prompt_ids, *self.ids]
         if len(ids) - self._start > self.lm.model.context_tokens:
             self._start = len(ids) - max(1, self.lm.model.context_tokens // 2)
-        return ids[self._start :]
+        return self.lm.window(ids, len(ids) - self._start)
 
     def push(self, token: int) -> None:
         """Append a sampled token."""

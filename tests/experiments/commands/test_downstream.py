@@ -2,12 +2,24 @@ import json
 import random
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+from tokenizers import Tokenizer as HfTokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
 from experiments.cli import main
 from experiments.commands import downstream
+from experiments.given_models import Loading
+from experiments.store.trained_models import open_model
+from lm.bytelevel.byte_model import ByteModel
+from lm.hf.export import export_hf
+from lm.model.language_model import LanguageModel
 from tests.experiments.models import write_models
+from tests.lm.hf.test_scoring import made
+from tokenizer.errors import UserError
 
 PHRASES = ["the name of the request", "returns a list of items", "the value of the service", "creates an error in the"]
 
@@ -27,6 +39,43 @@ def test_mistakes_are_one_line(tmp_path, mistake):
     assert "--limit: '0' is not" in mistake(*options, "--limit", "0")
     assert "missing: --tasks NAMES, --out FOLDER" in mistake(*options[:2])
     assert "missing: --out FOLDER" in mistake(*options[:2], *options[4:])
+
+
+def test_models_whose_tokenizers_are_not_byte_level_bpe_are_rejected(tmp_path):
+    made("GPT2").save_pretrained(tmp_path / "gpt")
+    words = HfTokenizer(WordLevel({"a": 0, "<eos>": 1}, unk_token="<eos>"))
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>").save_pretrained(tmp_path / "gpt")
+    with pytest.raises(UserError, match=r"gpt cannot be scored in bytes.*WordLevel"):
+        downstream.opened([str(tmp_path / "gpt")], Loading("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "place"),
+    [
+        ("multiple_choice", 1, 1),
+        ("multiple_choice", " bc", 1),
+        ("multiple_choice", [0, 1], None),
+        ("multiple_choice", 5, None),
+        ("loglikelihood", " a", 0),
+        ("loglikelihood_rolling", " a", None),
+    ],
+)
+@pytest.mark.parametrize("of_contexts", [False, True])
+def test_right_answers_in_bits_per_byte(kind, gold, place, of_contexts):
+    class Task:
+        OUTPUT_TYPE, multiple_input = kind, 2 * of_contexts
+
+        def doc_to_choice(self, doc):
+            return [" a", " bc"]
+
+        def doc_to_text(self, doc):
+            return gold
+
+    answers = [("x", " a"), ("x", " bé")]
+    target = "of all contexts" if of_contexts else gold
+    sample = {"doc": {}, "target": target, "arguments": answers, "resps": [[(-2.0, False)], [(-3.0, True)]]}
+    expected = None if place is None else [2.0 / 2, 3.0 / 4][place] / np.log(2)
+    assert downstream._gold_bits(Task(), sample) == pytest.approx(expected)
 
 
 def write_task(folder, name, rows, **config):
@@ -103,7 +152,7 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, mistake, local_libr
 
 
 @pytest.mark.slow
-def test_models_run_on_tasks_of_a_folder(tmp_path, mistake):
+def test_models_run_on_tasks_of_a_folder(tmp_path, mistake, monkeypatch):
     pytest.importorskip("lm_eval")
     write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)
     tasks, items = tmp_path / "tasks", []
@@ -115,12 +164,28 @@ def test_models_run_on_tasks_of_a_folder(tmp_path, mistake):
     config |= {"doc_to_target": "label", "target_delimiter": ""}
     metric = {"metric": "acc_bytes", "aggregation": "mean", "higher_is_better": True}
     write_task(tasks, "choice", items, **config, metric_list=[metric])
-    options = [str(tmp_path / "artifacts"), "--out", str(tmp_path / "out"), "--device", "cpu", "--tasks", str(tasks)]
+    for artifact in sorted((tmp_path / "artifacts").glob("lm-*")):  # the same models from elsewhere
+        lm = LanguageModel(*open_model(artifact, device="cpu"))
+        export_hf(lm.model, lm.tokenizer, tmp_path / f"hf-{artifact.name}")
+    exported = sorted(map(str, tmp_path.glob("hf-*")))
+    options = [str(tmp_path / "artifacts"), *exported, "--out", str(tmp_path / "out"), "--device", "cpu"]
+    options += ["--tasks", str(tasks)]
+    monkeypatch.chdir(tmp_path)
     assert main.run(["downstream", *options]) == 0
     found = results(tmp_path)
-    assert [model["label"] for model in found["models"]] == ["BPE", "SuperBPE"]
+    labels = ["BPE", "SuperBPE", *(Path(place).name for place in exported)]
+    assert [model["label"] for model in found["models"]] == labels
+    assert all(model["lm"].startswith("model-") for model in found["models"][2:])
+    values = {}
+    for row in found["rows"]:
+        values.setdefault(row["metric"], []).append(row["value"])
+    for metric, of_models in values.items():
+        assert of_models[2:] == pytest.approx(of_models[:2], abs=1e-5), metric
+    model = ByteModel(lm)
+    nats = [model.log_prob(item["choices"][0], item["context"]) / len(item["choices"][0].encode()) for item in items]
+    assert values["gold_bits_per_byte"][1] == pytest.approx(-np.mean(nats) / np.log(2), abs=1e-5)
     choice = [row for row in found["rows"] if row["metric"] == "acc_bytes"]
-    assert [row["model"] for row in choice] == ["BPE", "SuperBPE"]
+    assert [row["model"] for row in choice] == labels
     assert all(row["n"] == 5 and 0 <= row["value"] <= 1 and row["stderr"] is not None for row in choice)
     facts = found["models"][1]["tasks"]["choice"]
     assert facts["requests"] == 20

@@ -10,7 +10,9 @@ import torch
 from lm.bytelevel import byte_model
 from lm.bytelevel.byte_model import END, ByteModel
 from lm.bytelevel.tokenization_paths import TokenizationPaths
+from lm.evaluate.forward import Forward
 from lm.model.generation import generate
+from lm.model.language_model import LanguageModel
 from lm.model.sampling import SamplingConfig
 from superbpe import PRESETS, Rules
 from tests.lm import tiny
@@ -82,6 +84,14 @@ def test_sums_over_canonical_paths(lm):
             expected = log_mass(lm, data) - log_mass(lm, data[:cut])
             assert model.log_prob(data[cut:], data[:cut]) == pytest.approx(expected, abs=1e-5)
     assert several or lm.tokenizer.vocab_size == 257
+
+
+def test_trees_and_rows_without_a_cache_agree(lm):
+    trees, rows = ByteModel(lm), ByteModel(LanguageModel(Forward(lm.model, lm.eos_id), lm.tokenizer), batch_tokens=64)
+    requests = [("ab s", ["ab", "a 1", " s" * 9]), ("", ["ab"]), ("1 ab" * 6, ["'s", "ab"])]
+    for one, other in zip(trees.choices(requests), rows.choices(requests), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    np.testing.assert_allclose(trees.next_byte("ab "), rows.next_byte("ab "), atol=1e-5)
 
 
 def test_next_bytes_are_a_distribution_and_agree_with_strings(lm):

@@ -36,11 +36,13 @@ def scripted(tokens, *, size=257):
         def __init__(self):
             self.left = list(tokens)
 
-        def __call__(self, ids, keep=None, *, cache):
+        def __call__(self, ids, keep, *, cache):
             cache.begin(*ids.shape)
+            if not keep.any():
+                return torch.empty(0, size)
             logits = torch.full((len(ids), size), -1e9)
             logits[:, self.left.pop(0)] = 0.0
-            return logits if keep is not None else logits[:, None]
+            return logits
 
     return Scripted()
 
