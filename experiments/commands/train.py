@@ -30,7 +30,7 @@ from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
 from tokenizer.train.bpe import check_forbid, merges_that_fit
-from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
+from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, read_counts
 from tokenizer.train.forced import NOT_FORCED, check_forced
 
 if TYPE_CHECKING:
@@ -46,6 +46,12 @@ def parser() -> Parser:
     )
     add = options.add_argument
     add_text(options)
+    add(
+        "--counts",
+        action="store_true",
+        help="TEXT is counts: records with a text (--field) and its count, or saved ones",
+    )
+    add("--pretokenized", action="store_true", help="with --counts: each text is one pretoken, which no pattern cuts")
     add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
     add_vocab_size(options, "bytes, merges and special tokens together", required=True)
     add("--superbpe", choices=PRESETS, metavar="PRESET", help=f"train superwords: {', '.join(PRESETS)}")
@@ -86,6 +92,7 @@ def run(arguments: argparse.Namespace) -> None:
     _check_transition(arguments, rules)
     phase1 = PHASE1[preset] if preset else {"pattern": FULL_STRENGTH, "unit": "document"}
     pattern, unit = resolve(arguments.pattern or phase1["pattern"]), arguments.unit or phase1["unit"]
+    _check_counts(arguments)
     vetoes = {"forbid": arguments.forbid, "special_tokens": arguments.special}
     check_forbid(arguments.forbid)
     if arguments.forced_tokens:
@@ -100,7 +107,11 @@ def run(arguments: argparse.Namespace) -> None:
         corpus = open_text(arguments, arguments.text)
         common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
         with reporter.stage("count"):
-            counts = count_pretokens(corpus, pattern, unit=unit, special_tokens=arguments.special, **common)
+            if arguments.counts:
+                options = {"unit": arguments.unit, "pretokenized": arguments.pretokenized}
+                counts = read_counts(corpus, arguments.pattern, special_tokens=arguments.special, **options, **common)
+            else:
+                counts = count_pretokens(corpus, pattern, unit=unit, special_tokens=arguments.special, **common)
         reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
         with reporter.stage("phase 1"):
             tokenizer = train_bpe(
@@ -125,8 +136,22 @@ def run(arguments: argparse.Namespace) -> None:
     reporter.say(repr(tokenizer))
     for answer in opens_in(tokenizer):
         reporter.say(f"opens in {answer.reader}: {answer.text}")
-    page = ["inspect", arguments.to, *text_options(arguments, arguments.text)]
+    page = ["inspect", arguments.to, *([] if arguments.counts else text_options(arguments, arguments.text))]
     finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
+
+
+def _check_counts(arguments: argparse.Namespace) -> None:
+    """Raise a UserError for options that do not go with `--counts`."""
+    if not arguments.counts:
+        if arguments.pretokenized:
+            raise UserError("--pretokenized is about counts; add --counts")
+    elif arguments.superbpe:
+        raise UserError(
+            f"--superbpe {arguments.superbpe} needs text, and counts do not say what follows a word; leave it out, and "
+            "train superwords on text afterwards, with superbpe extend"
+        )
+    elif arguments.on_error != "error":
+        raise UserError(f"--on-error {arguments.on_error} is about text; correct the counts, or leave it out")
 
 
 def _check_transition(arguments: argparse.Namespace, rules: Rules | None) -> None:

@@ -250,11 +250,15 @@ class Corpus:
                 "of held-out text with heldout_paths=[FILE,...]"
             )
             return "; ".join([why, *lacking])
-        names = {name for name in _CHOOSING if split == "heldout" or not name.startswith("heldout")}
-        settings = asdict(config).items()
-        chosen = [f"{name}={value}" for name, value in settings if name in names and value != _DEFAULTS[name]]
+        chosen = self.selection(split)
         why = f"none passes {', '.join(chosen)}" if chosen else "none is left" if lacking else "all are empty"
         return f"the corpus is empty: of the documents of {where}, {'; '.join([why, *lacking])}"
+
+    def selection(self, split: Split = "train") -> list[str]:
+        """The settings by which documents are left out of a split, as NAME=VALUE."""
+        names = {name for name in _CHOOSING if split == "heldout" or not name.startswith("heldout")}
+        settings = asdict(self.config).items()
+        return [f"{name}={value}" for name, value in settings if name in names and value != _DEFAULTS[name]]
 
     def filter(self, split: Split) -> _native.DocumentFilter:
         """Filter that selects the documents of a split. It must see all documents in order.

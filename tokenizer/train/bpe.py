@@ -11,13 +11,12 @@ import numpy.typing as npt
 
 from tokenizer import _native, patterns
 from tokenizer.corpus.seen import KEY, Recorder
-from tokenizer.corpus.texts import Text
 from tokenizer.definition import ALPHABET, LONGEST_TOKEN, Definition, check_special_tokens, longest_token
 from tokenizer.documents import check_text
 from tokenizer.errors import UserError, check_choice, check_strings, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
 from tokenizer.tokenizer import Tokenizer
-from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Counting, PretokenCounts, count_pretokens
+from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Countable, Counting, PretokenCounts, count_pretokens
 from tokenizer.train.forced import check_forced, forced_merges
 
 TIE_BREAKS = ("lowest-ids", "lexicographic-greatest", "lexicographic-smallest")
@@ -26,7 +25,7 @@ MOST_TOKENS = 2**32
 
 
 def train_bpe(
-    counts: PretokenCounts | Text,
+    counts: PretokenCounts | Countable,
     vocab_size: int,
     *,
     start: Tokenizer | None = None,
@@ -50,7 +49,7 @@ def train_bpe(
     [257, 258]
 
     Args:
-        counts: result of `count_pretokens`, or a text to count: anything that `count_pretokens` takes.
+        counts: result of `count_pretokens`, or what it takes: a text of any kind, or counts such as `{"word": 5}`.
         vocab_size: 256 bytes + merges + special tokens.
         start: tokenizer to continue from; its merges and special tokens are kept. A tokenizer trained here on the
             same counts becomes the result of a single run to the larger size, with the special tokens moved after the
@@ -190,7 +189,7 @@ def as_encoded_by(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _counted(
-    counts: PretokenCounts | Text,
+    counts: PretokenCounts | Countable,
     start: Tokenizer | None,
     special_tokens: Sequence[str],
     progress: Progress | None,
