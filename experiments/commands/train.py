@@ -12,7 +12,7 @@ from experiments.cli.arguments import (
     add_text,
     add_threads,
     add_vocab_size,
-    open_text,
+    open_sources,
     out_folder,
     rounded,
     rules_of,
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> None:
         check_forced(arguments.forced_tokens, pattern, n_merges=n_merges, unit=unit, **vetoes)
     reporter = Reporter()
     with out_folder(arguments.to, "--to", new=True) as folder:
-        corpus = open_text(arguments, arguments.text)
+        corpus = open_sources(arguments, arguments.text)
         common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
         with reporter.stage("count"):
             if arguments.counts:
@@ -112,7 +112,8 @@ def run(arguments: argparse.Namespace) -> None:
                 counts = read_counts(corpus, arguments.pattern, special_tokens=arguments.special, **options, **common)
             else:
                 counts = count_pretokens(corpus, pattern, unit=unit, special_tokens=arguments.special, **common)
-        reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
+        weights = "".join(f", {name} ×{weight}" for name, weight in corpus.config.weights.items())
+        reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B{weights}")
         with reporter.stage("phase 1"):
             tokenizer = train_bpe(
                 counts,
@@ -136,7 +137,7 @@ def run(arguments: argparse.Namespace) -> None:
     reporter.say(repr(tokenizer))
     for answer in opens_in(tokenizer):
         reporter.say(f"opens in {answer.reader}: {answer.text}")
-    page = ["inspect", arguments.to, *([] if arguments.counts else text_options(arguments, arguments.text))]
+    page = ["inspect", arguments.to, *([] if arguments.counts else text_options(arguments, corpus.config.all_paths))]
     finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
 
 

@@ -20,7 +20,7 @@ from tokenizer.corpus.reading import read_files
 from tokenizer.corpus.remote import File, RemoteFile, changed, concurrently
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, listed, quoted
-from tokenizer.files import shown, weighted
+from tokenizer.files import shown
 
 Split = Literal["train", "heldout", "all"]
 
@@ -79,8 +79,8 @@ class Corpus:
             )
         config.check()
         self.files, self._source = text_files.find(config.paths, config.format, config.cache), dict[File, str]()
-        for source, entry in config.sources.items():
-            files = text_files.find([weighted(entry, source)[0]], config.format, config.cache)
+        for path, source in zip(config.all_paths, config.sources, strict=False):
+            files = text_files.find([path], config.format, config.cache)
             self.files += files
             for file, _ in files:
                 if (other := self._source.setdefault(file.resolve(), source)) != source:
@@ -96,7 +96,8 @@ class Corpus:
     def by_source(self) -> list[tuple[str, Corpus, int]]:
         """Name, corpus and weight of each source; ("", this corpus, 1) if it has no named sources.
 
-        The weight is the number of times that each document counts when tokenizers are trained.
+        The weight is the number of times that each document counts when tokenizers are trained: see
+        `CorpusConfig.weights`.
         """
         if not self.config.sources:
             return [("", self, 1)]
@@ -104,8 +105,7 @@ class Corpus:
         for file in self.files:
             files[self.source(file[0])].append(file)
         found = []
-        for name, entry in self.config.sources.items():
-            path, weight = weighted(entry, name)
+        for path, (name, weight) in zip(self.config.all_paths, self.config.weights.items(), strict=True):
             corpus = copy.copy(self)
             corpus.config, corpus.files = replace(self.config, sources={}, paths=[path]), files[name]
             corpus._source = {}
@@ -326,9 +326,7 @@ class Corpus:
                 del config[name]
         if self._source:
             n_files = Counter(self._source.values())
-            config["sources"] = {
-                name: [weighted(entry, name)[1], n_files[name]] for name, entry in self.config.sources.items()
-            }
+            config["sources"] = {name: [weight, n_files[name]] for name, weight in self.config.weights.items()}
         return {
             "config": config,
             "files": [text_files.fingerprint(path) for path, _ in self.files],

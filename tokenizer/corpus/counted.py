@@ -76,22 +76,26 @@ def is_counts(mapping: Mapping[Any, Any]) -> bool:
 def _pairs(file: tuple[File, str], corpus: Corpus) -> Iterator[tuple[str, int]]:
     path, form = file
     field = corpus.config.field
-    remedy = f"counts have the fields {field} (--field) and {COUNT}"
     if form == "txt":
         raise UserError(f"{path} is plain text, not counts; write a table with the columns {field} and {COUNT}")
     with feeding([path], 1) as (feed,):
         for number, record in enumerate(file_records(path, form, feed, corpus.config)):
             try:
-                if isinstance(record, DataError):
-                    raise record
-                if not isinstance(record, dict):
-                    raise UserError(f"record {number} is not an object but {type(record).__name__}; {remedy}")
-                text, count = (lookup(record, name, number, remedy) for name in (field, COUNT))
+                text, count = _fields(record, number, field)
                 if form == "csv" and count.strip().isdecimal() and len(count) < 100:
                     count = int(count)
                 yield _checked(text, count)
             except UserError as error:
                 raise UserError(f"{path}: {error}") from None
+
+
+def _fields(record: Any, number: int, field: str) -> tuple[Any, Any]:
+    remedy = f"counts have the fields {field} (--field) and {COUNT}"
+    if isinstance(record, DataError):
+        raise record
+    if not isinstance(record, dict):
+        raise UserError(f"record {number} is not an object but {type(record).__name__}; {remedy}")
+    return lookup(record, field, number, remedy), lookup(record, COUNT, number, remedy)
 
 
 def _checked(text: Any, count: Any) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.counted import CountedTexts, is_counts
 from tokenizer.corpus.rows import parquet_errors
 from tokenizer.corpus.seen import Read, Recorder
+from tokenizer.corpus.sources import Source, sources_of
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import check_special_tokens
 from tokenizer.durable import is_damage, replacing, write_whole
@@ -29,8 +30,8 @@ from tokenizer.special import END_OF_TEXT
 DEFAULT_MEMORY_BYTES = 4 << 30
 DEFAULT_SPECIAL_TOKENS = (END_OF_TEXT,)
 
-Countable: TypeAlias = "Text | Mapping[str, int] | Mapping[bytes, int] | CountedTexts"
-"""A text of any kind, or texts with counts."""
+Countable: TypeAlias = "Text | Mapping[str, int] | Mapping[bytes, int] | CountedTexts | Source | Sequence[Source]"
+"""A text of any kind, texts with counts, or weighted sources of these."""
 
 _BATCH_BYTES = 1 << 20  # several batches are in memory per thread; larger ones are not faster
 _METADATA_KEY = b"superbpe.counts"
@@ -215,7 +216,8 @@ def count_pretokens(
     Args:
         text: a corpus, whose training split is counted; files as `pathlib.Path`; strings, a column or rows: see
             `tokenizer.corpus.texts.Text`. An iterator is read once, in bounded memory. A mapping from texts (words,
-            lines) to counts below 2^63 stands for a text that contains each as a document that often.
+            lines) to counts below 2^63 stands for a text that contains each as a document that often. The counts of
+            sources (`Source`, `CorpusConfig.sources`) are multiplied by their weights.
         pattern: a name of `tokenizer.patterns.NAMES`, or a regex.
         unit: "document", or "line" (lines including their line feed, as HF reads files).
         field: field that holds the text, if `text` is rows or files of records.
@@ -239,46 +241,46 @@ def count_pretokens(
     if memory_bytes is not None:
         check_whole("memory_bytes", memory_bytes, 1)
     check_choice("unit", unit, ("document", "line"))
-    if pretokenized:
-        options: Any = {"prepare": prepare, "threads": threads, "memory_bytes": memory_bytes, "progress": progress}
-        whole = count_pretokens(text, "none", field=field, special_tokens=(), spill_folder=spill_folder, **options)
-        return replace(whole, pattern=resolved, unit=unit, special_tokens=tuple(special_tokens))
-    if isinstance(text, Mapping) and is_counts(text):
-        text = CountedTexts.of(text)
-    if isinstance(text, CountedTexts):
-        options = {"unit": unit, "special_tokens": special_tokens, "prepare": prepare, "threads": threads}
-        options |= {"memory_bytes": memory_bytes, "spill_folder": spill_folder, "progress": progress}
-        return _count_times(text, lambda texts: count_pretokens(texts, resolved, **options))
-    with temporary_folder(spill_folder) as folder:
-        counter = _native.PretokenCounter(
-            resolved.regex,
-            unit=unit,
-            special_tokens=list(special_tokens),
-            threads=n_threads,
-            memory_bytes=None if memory_bytes is None else min(memory_bytes, 2**62),
-            spill_folder=str(folder),
-        )
-        try:
-            # Reading a compressed file takes about half the time of counting it.
-            recorder, readers = Recorder(), (n_threads + 1) // 2
-            reading = {"readers": readers, "in_order": False, "batch_bytes": _BATCH_BYTES}
-            batches = recorder.batches(text, field=field, **reading)
-            n_bytes, n_documents, tick = 0, 0, Throttle(progress, "bytes counted")
-            for batch in batches if prepare is None else map(prepare, batches):
-                counter.add(batch)
-                n_bytes += batch.n_bytes
-                n_documents += len(batch)
-                tick(n_bytes)
-            tick.finish(n_bytes)
-            if n_bytes == 0 and not (isinstance(text, Corpus) and text.is_part):
-                raise UserError("the corpus is empty; name files that contain text")
-            data, offsets, counts = counter.finish()
-        finally:
-            counter.close()
-    return PretokenCounts(
-        data, offsets, counts, resolved, unit, tuple(special_tokens),
-        n_bytes=n_bytes, n_documents=n_documents, read=recorder.read(),
-    )  # fmt: skip
+
+    def count(source: Any) -> PretokenCounts:
+        """Counts of one source."""
+        if isinstance(source, Mapping) and is_counts(source):
+            source = CountedTexts.of(source)
+        if isinstance(source, CountedTexts):
+            return _count_times(source, count)
+        with temporary_folder(spill_folder) as folder:
+            counter = _native.PretokenCounter(
+                patterns.resolve("none").regex if pretokenized else resolved.regex,
+                unit="document" if pretokenized else unit,
+                special_tokens=[] if pretokenized else list(special_tokens),
+                threads=n_threads,
+                memory_bytes=None if memory_bytes is None else min(memory_bytes, 2**62),
+                spill_folder=str(folder),
+            )
+            try:
+                # Reading a compressed file takes about half the time of counting it.
+                recorder, readers = Recorder(), (n_threads + 1) // 2
+                reading = {"readers": readers, "in_order": False, "batch_bytes": _BATCH_BYTES}
+                batches = recorder.batches(source, field=field, **reading)
+                n_bytes, n_documents, tick = 0, 0, Throttle(progress, "bytes counted")
+                for batch in batches if prepare is None else map(prepare, batches):
+                    counter.add(batch)
+                    n_bytes += batch.n_bytes
+                    n_documents += len(batch)
+                    tick(n_bytes)
+                tick.finish(n_bytes)
+                if n_bytes == 0 and not (isinstance(source, Corpus) and source.is_part):
+                    raise UserError("the corpus is empty; name files that contain text")
+                data, offsets, counts = counter.finish()
+            finally:
+                counter.close()
+        return PretokenCounts(
+            data, offsets, counts, resolved, unit, tuple(special_tokens),
+            n_bytes=n_bytes, n_documents=n_documents, read=recorder.read(),
+        )  # fmt: skip
+
+    parts = [(count(source.batches), source.weight) for source in sources_of(text)]
+    return parts[0][0] if [weight for _, weight in parts] == [1] else mix_counts(parts)
 
 
 def _count_times(texts: CountedTexts, count: Callable[[Any], PretokenCounts]) -> PretokenCounts:
@@ -317,7 +319,7 @@ def read_counts(
     if not corpus.files or (left_out := corpus.selection("all")):
         what = left_out[0] if corpus.files else f"the dataset {corpus.config.dataset}"
         raise UserError(f"counts are read from whole files, without {what}; leave it out")
-    saved = {path: PretokenCounts.load(path) for path, form in corpus.files if _is_saved(path, form)}
+    saved = {path: PretokenCounts.load(str(path)) for path, form in corpus.files if _is_saved(path, form)}
     known = next(iter(saved.values()), None)
     pattern = pattern or (known.pattern if known else patterns.FULL_STRENGTH)
     unit = unit or (known.unit if known else "document")

@@ -23,10 +23,10 @@ def rows(counts):
     return [{"text": pretoken.decode(), "count": count} for pretoken, count in counts.items()]
 
 
-def write(folder, form, records, type=None):
+def write(folder, form, records, kind=None):
     path = folder / f"words.{form}"
     if form == "parquet":
-        of_counts = pa.array([record["count"] for record in records], type)
+        of_counts = pa.array([record["count"] for record in records], kind)
         pq.write_table(pa.table({"text": [record["text"] for record in records], "count": of_counts}), path)
     elif form in ("csv", "tsv"):
         with path.open("w", newline="") as file:
