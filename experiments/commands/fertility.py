@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     text = open_sources(arguments, entries)
     if any(weight != 1 for weight in text.config.weights.values()):
-        raise UserError("weights multiply the counts of training text, and measured text is not training; leave them out")
+        raise UserError("weights are for training text, and this text is measured; leave them out")
     paths = tokenizers_of([entry for entry in arguments.given if not _is_text(entry)])
     if not paths:
         raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")

@@ -51,7 +51,8 @@ class Balanced:
                 f"{'ratios' if self.parallel is None else 'parallel'} is for the sources {listed(given[0])}, but the "
                 f"sources are {listed(self.sources)}; give it for each"
             )
-        for name, ratio in (self.ratios or {}).items():
+        ratios: Mapping[str, Any] = self.ratios or {}  # types are not checked in user code
+        for name, ratio in ratios.items():
             if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < math.inf:
                 raise UserError(f"the ratio of {name} is {quoted(ratio)}; it must be a number above 0")
 

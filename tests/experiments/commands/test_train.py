@@ -63,7 +63,10 @@ def test_choose_trains_with_weights_as_does_python(folder):
         (["a=web.jsonl:2", "a=copies.jsonl"], "two texts are called 'a'; write another NAME=copies.jsonl"),
         (["none.jsonl:3"], "none.jsonl: no such file"),
         (["web.jsonl", "--pretokenized"], "add --counts"),
-        (["web.jsonl", "--counts", "--superbpe", "digits"], "train superwords on text afterwards, with superbpe extend"),
+        (
+            ["web.jsonl", "--counts", "--superbpe", "digits"],
+            "train superwords on text afterwards, with superbpe extend",
+        ),
         (["web.jsonl", "--counts", "--on-error", "skip"], "is about text"),
         (["web.jsonl", "--counts"], "record 0 has no field 'count'"),
     ],
