@@ -88,3 +88,29 @@ def test_counts_give_the_tokenizer_of_their_text(folder):
     assert train("web=web.parquet:2", "words.json:3", "--counts").sha256 == expected.sha256
     (folder / "a.jsonl").write_text('{"text": "a b", "count": 3}\n')
     assert b"a b" in train("a.jsonl", "--counts", "--pretokenized", "--unit", "line").vocab
+
+
+def test_sources_are_balanced_and_their_costs_printed(folder, capsys):
+    for name, words, more in (("en", "the quick brown fox", 90), ("ja", "素早い茶色の狐", 0)):
+        rows = [{"text": f"{words} {i}", "id": i % 10} for i in range(10)] + [{"text": f"{words} again"}] * more
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sources = ["en=en.jsonl", "ja=ja.jsonl"]
+    tokenizer = train(*sources, "--parallel", "id")
+    assert tokenizer.provenance["phase1"]["balanced"].keys() == {"parallel_bytes"}
+    printed = capsys.readouterr().out
+    assert "tokens of parallel text; Gini coefficient of BPE 0." in printed
+    assert [line.split()[0] for line in printed.splitlines() if line.startswith((" en", " ja"))] == ["en", "ja"]
+    balanced = train(*sources, "--ratios", "en=1", "ja=1.5", "--superbpe", "digits", "--transition", "290")
+    assert balanced.provenance["phase1"]["balanced"] == {"ratios": {"en": 1.0, "ja": 1.5}}
+    assert "tokens per byte, times the ratio" in capsys.readouterr().out
+    for options, message in (
+        ([*sources, "--parallel", "none"], "no text is parallel"),
+        (["en=en.jsonl", "--parallel", "id"], "--parallel needs at least two sources"),
+        (["en=en.jsonl:2", "ja=ja.jsonl", "--parallel", "id"], "weights do not change phase 1"),
+        ([*sources, "--ratios", "en=1"], "but the sources are en, ja"),
+        ([*sources, "--parallel", "id", "--ratios", "en=1", "ja=1"], "give one of them"),
+        ([*sources, "--parallel", "id", "--superbpe", "boundless"], "--parallel needs a transition"),
+        ([*sources, "--parallel", "id", "--counts"], "use --ratios"),
+    ):
+        assert train(*options) == 2
+        assert message in capsys.readouterr().err
