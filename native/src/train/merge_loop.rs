@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::candidates::{key, parts, Candidate, Queue};
 use super::cells::{Weights, Words, DEAD};
-use super::occurrences::{Map, Neighbour, Occurrence, Pair, NO_NEIGHBOUR, NOWHERE};
+use super::occurrences::{Map, Neighbour, Occurrence, Pair, NOWHERE, NO_NEIGHBOUR};
 use super::options::{Phase2Options, RejectedPairs, Tie, Veto};
 use super::report::{Merge, Report, Stop};
 use crate::vocabulary::Tokens;
