@@ -13,10 +13,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
-from superbpe.sources import Selection, Source, check_not_empty
+from superbpe.sources import Selection, check_not_empty
 from superbpe.transition import Merges
 from tokenizer import _native
 from tokenizer.corpus import texts
+from tokenizer.corpus.sources import Source
 from tokenizer.progress import Progress, Throttle
 
 Kind = Literal["spans", "seams", "fragments"]

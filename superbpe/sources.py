@@ -1,4 +1,4 @@
-"""The text of phase 2: one or several weighted sources, optionally sampled.
+"""The text of phase 2, optionally sampled.
 
 Training reads the text several times, so a text that can be read only once is read into memory first.
 """
@@ -11,40 +11,14 @@ from functools import partial
 
 from tokenizer import _native
 from tokenizer.corpus import texts
-from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.seen import Recorder
+from tokenizer.corpus.sources import Source, sources_of
 from tokenizer.corpus.texts import Text
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
 
 MOST_BYTES = 1 << 32
 """Limit of the text of an iterator."""
-MAX_WEIGHT = _native.SuperwordTrainer.MAX_WEIGHT
-
-
-@dataclass(frozen=True)
-class Source:
-    """Text of one kind, for a mixture.
-
-    Attributes:
-        batches: the text: a corpus, strings, a column, rows, files, or a function that returns one of these from the
-            start on each call; see `tokenizer.corpus.texts.Text`. An iterator is read into memory.
-        weight: number of times each document counts, 1 to `MAX_WEIGHT`.
-        name: name of the source in messages.
-    """
-
-    batches: Text
-    weight: int = 1
-    name: str = "the corpus"
-
-    def __post_init__(self) -> None:
-        """Reject a weight that would otherwise be an error in the middle of a pass.
-
-        Raises:
-            UserError: the weight is out of range.
-        """
-        if self.weight != int(self.weight) or not 1 <= self.weight <= MAX_WEIGHT:
-            raise UserError(f"{self.name} has the weight {self.weight}; use a whole number from 1 to {MAX_WEIGHT}")
 
 
 def check_not_empty(n_bytes: Mapping[str, int]) -> None:
@@ -118,19 +92,3 @@ def _rereadable(text: Text, recorder: Recorder, field: str) -> Callable[[], Iter
                 "function that returns it from the start on each call, or a Corpus of files"
             )
     return partial(texts.batches, batches)
-
-
-def sources_of(text: Text | Source | Sequence[Source]) -> Sequence[Source]:
-    """The sources for `train_superbpe`; a single source may be a text or a `Source`."""
-    if isinstance(text, Source):
-        return [text]
-    if not isinstance(text, list | tuple):
-        return [Source(text)]
-    if not text:
-        raise UserError("no sources given: name at least one text to train superwords on")
-    if not (isinstance(text[0], Source | Corpus) or callable(text[0])):
-        return [Source(text)]
-    for source in text:
-        if not isinstance(source, Source):
-            raise UserError(f"a list of texts must contain sources: write Source(...) around {source!r:.80}")
-    return text

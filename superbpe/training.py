@@ -12,10 +12,11 @@ import numpy.typing as npt
 from superbpe.passes import Local, Runner
 from superbpe.rules import PRESETS, Rules
 from superbpe.search import Found, Search
-from superbpe.sources import Source, opened
+from superbpe.sources import opened
 from superbpe.start import Start, resolve_start
 from tokenizer import patterns
 from tokenizer.corpus.seen import KEY, Recorder
+from tokenizer.corpus.sources import Source
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import LONGEST_TOKEN
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
@@ -50,9 +51,9 @@ def train_superbpe(
             (`superbpe.rules.PHASE1` lists those of each preset). If its ids follow another layout than ours, as in most
             imported tokenizers, it is cut at the transition (`Tokenizer.cut`), and superwords get the ids after its
             special tokens.
-        text: phase 1's text or another: anything that `count_pretokens` takes, or sources with weights. It is read
-            several times; an iterator, which can be read only once, is read into memory. Every source must
-            have text (or documents in the sample). A `superbpe.passes.Runner` lets other machines read it.
+        text: phase 1's text or another: anything that `count_pretokens` takes, apart from counts. It is read several
+            times; an iterator, which can be read only once, is read into memory. Every source must have text (or
+            documents in the sample). A `superbpe.passes.Runner` lets other machines read it.
         vocab_size: size of the result: bytes, merges of both phases, special tokens. If ids are kept: the highest id
             plus 1, including unused ids.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.

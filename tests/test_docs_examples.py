@@ -146,6 +146,9 @@ def taken_for_granted(tmp_path_factory):
     for name in ("data/part.jsonl.zst", "heldout.jsonl.zst", "heldout/web.jsonl.zst"):
         (folder / name).write_bytes(zstandard.compress(b"".join(lines if name.startswith("data") else prose)))
     pq.write_table(pa.table({"text": ["def f(x):\n    return x + 1\n"] * 20}), folder / "heldout" / "code.parquet")
+    pq.write_table(pa.table({"text": ["a text", "another text"], "count": [5, 3]}), folder / "words.parquet")
+    for name, text in (("en", "a text of number"), ("ja", "番号の文")):
+        (folder / f"{name}.jsonl").write_text("".join(f'{{"text": "{text} {i}", "id": {i}}}\n' for i in range(9)))
     (folder / "book.txt").write_text("\n".join(texts.prose()))
     (folder / "tasks").mkdir()
     (folder / "tasks" / "items.jsonl").write_text('{"text": "one two three"}\n' * 4)

@@ -28,6 +28,7 @@ __all__ = [
     "named_patterns",
     "split",
     "sum_counts",
+    "train_balanced",
     "train_bpe",
 ]
 
@@ -48,6 +49,10 @@ class MergeResult(TypedDict):
     rejected: int
     too_long: int
     already_tokens: int
+
+@type_check_only
+class BalancedResult(MergeResult):
+    source: _U32
 
 @final
 class Batch:
@@ -265,6 +270,20 @@ def count_pieces(texts: Sequence[str], pattern: str) -> list[int]: ...
 def split(text: str, pattern: str) -> list[str]: ...
 def sum_counts(parts: Sequence[tuple[_U8, _I64, _U64, int]]) -> _CountArrays: ...
 def are_forbidden(tokens: Sequence[bytes], forbid: Sequence[str]) -> list[bool]: ...
+def train_balanced(
+    sources: Sequence[tuple[_U8 | _U32, _I64, _U64]],
+    measured: Sequence[tuple[_U8 | _U32, _I64, _U64]] | None,
+    costs: Sequence[tuple[int, float]],
+    tokens: Sequence[bytes],
+    n_merges: int,
+    *,
+    tie_break: str,
+    min_count: int,
+    max_token_bytes: int | None,
+    forbid: Sequence[str],
+    special_tokens: Sequence[str],
+    progress: Callable[[int], object] | None,
+) -> BalancedResult: ...
 def train_bpe(
     ranks: _U8 | _U32,
     offsets: _I64,

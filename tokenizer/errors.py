@@ -77,7 +77,7 @@ def quoted(value: object) -> str:
 
 def shortened(message: object) -> str:
     """A message of other software, which may quote a long value: only its start and end if it is long."""
-    text = str(message)
+    text = str(message).strip()
     return text if len(text) <= 3 * _QUOTED else f"{text[: 2 * _QUOTED]}...{text[-_QUOTED // 2 :]}"
 
 

@@ -16,6 +16,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -32,6 +33,7 @@ _BEFORE_URL = re.compile(rf"(?<=[\s,'\"(\[{{])(?={_SCHEME})", re.IGNORECASE)
 _URL = re.compile(rf"(.*?)({_SCHEME})([^/?#]*)(.*?)([\s,'\"()\[\]{{}}.;:]*)", re.IGNORECASE | re.DOTALL)
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|(?:[\w.~-]|\$\{[^{},]*\})*)(?::\d*)?")
 
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Verify: TypeAlias = Literal["always", "once", "never"]
 """When to compare files with their checksums: at every use, at the first use in a process, or never (sizes only)."""
@@ -200,27 +202,31 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
     return arrays
 
 
-def weighted(entry: str, what: str) -> tuple[str, int]:
-    """Parse an entry of a mixture, PATH or PATH:WEIGHT, into path and weight.
+def weighted(entry: str, what: str) -> tuple[str, Fraction]:
+    r"""Parse an entry of a mixture, PATH or PATH:WEIGHT, into path and weight.
 
-    >>> weighted("web.parquet:3", "sources.web"), weighted("web.parquet", "sources.web")
-    (('web.parquet', 3), ('web.parquet', 1))
-    >>> weighted("s3://bucket/web.parquet:3", "sources.web"), weighted("s3://bucket/web.parquet", "sources.web")
-    (('s3://bucket/web.parquet', 3), ('s3://bucket/web.parquet', 1))
+    A number after the last colon is a weight, unless a file has this name. Other text there is part of the path.
+
+    >>> [(path, str(weight)) for path, weight in (weighted(x, "") for x in ("web.parquet", "web.parquet:0.5"))]
+    [('web.parquet', '1'), ('web.parquet', '1/2')]
+    >>> [weighted(x, "")[0] for x in ("s3://bucket/a.parquet:3", "http://host:80/a.jsonl", r"C:\data\*.txt")]
+    ['s3://bucket/a.parquet', 'http://host:80/a.jsonl', 'C:\\data\\*.txt']
 
     Args:
         entry: PATH or PATH:WEIGHT.
         what: name of the setting, for the message.
 
     Raises:
-        UserError: the weight is not a positive integer.
+        UserError: the weight is not a positive number.
     """
     path, _, weight = entry.rpartition(":")
-    if not path or Path(entry).exists() or (is_remote(entry) and not weight.isdigit()):
-        path, weight = entry, "1"
-    if not weight.isdigit() or int(weight) < 1:
-        raise UserError(f"{what} has {quoted(entry)}, whose weight is not a positive integer; write PATH or PATH:3")
-    return path, int(weight)
+    is_number = _NUMBER.fullmatch(weight)
+    is_port = is_remote(entry) and "/" not in path.partition("://")[2]
+    if not path or is_port or Path(entry).exists() or not (is_number or Path(path).exists()):
+        return entry, Fraction(1)
+    if not is_number or Fraction(weight) <= 0:
+        raise UserError(f"{what} has {quoted(entry)}, whose weight is not a positive number; write PATH or PATH:3")
+    return path, Fraction(weight)
 
 
 def checksum(path: Path, *, again: bool = False) -> str:

@@ -19,7 +19,7 @@ from experiments.progress import console, line
 from experiments.shell import operand
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, did_you_mean, listed
-from tokenizer.files import shown
+from tokenizer.files import shown, weighted
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
@@ -233,26 +233,27 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
     return Corpus(CorpusConfig(paths=list(paths), **read, **settings))
 
 
-def open_sources(arguments: argparse.Namespace, entries: Sequence[str], **settings: Any) -> Corpus:
-    """Return the documents of entries PATH or NAME=PATH, of which NAME is the source.
+def open_sources(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpus:
+    """Return the documents of entries [NAME=]PATH[:WEIGHT], of which NAME is the source.
 
     Args:
-        arguments: Those of `add_text_settings`, and `source_field`.
+        arguments: Those of `add_text_settings`, and optionally `source_field`.
         entries: The entries.
-        settings: Further settings of `CorpusConfig`.
 
     Raises:
-        UserError: Two texts have the same name, or a path names no text.
+        UserError: Two texts have the same name, a path names no text, or a weight is not a positive number.
     """
-    settings["source_field"] = arguments.source_field
-    if not any(name for name, _ in map(named, entries)):
+    settings = {"source_field": getattr(arguments, "source_field", None)}
+    paths = [weighted(entry, "TEXT")[0] for entry in entries]
+    names = [named(path)[0] for path in paths]
+    if not any(names) and paths == [*entries]:
         return open_text(arguments, entries, **settings)
     sources: dict[str, str] = {}
-    for entry in entries:
-        name, path = named(entry)
-        name = name or Path(shown(path)).name
-        if sources.setdefault(name, path) != path:
-            raise UserError(f"two texts are called {name!r}; write another NAME={path}")
+    for entry, path, name in zip(entries, paths, names, strict=True):
+        place = entry if name is None else entry.removeprefix(f"{name}=")
+        label = name or Path(shown(path)).name
+        if sources.setdefault(label, place) != place:
+            raise UserError(f"two texts are called {label!r}; write another NAME={place}")
     return open_text(arguments, [], sources=sources, **settings)
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from experiments.cluster.tasks import Beat, Blocks, Cluster, Work
     from superbpe.passes import Pass, State
-    from superbpe.sources import Source
     from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.corpus.sources import Source
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 

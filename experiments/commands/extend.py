@@ -24,7 +24,7 @@ from experiments.cli.arguments import (
     add_tokenizer,
     add_vocab_size,
     open_exact,
-    open_text,
+    open_sources,
     out_folder,
     rounded,
     rules_of,
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:
-    corpus = open_text(arguments, arguments.text)
+    corpus = open_sources(arguments, arguments.text)
     with reporter.stage("count"):
         counts = count_pretokens(
             corpus,
@@ -132,7 +132,7 @@ def _phase2(arguments: argparse.Namespace, start: Tokenizer, rules: Rules, repor
     with reporter.stage("superbpe"):
         return train_superbpe(
             start,
-            open_text(arguments, arguments.text),
+            open_sources(arguments, arguments.text),
             vocab_size=arguments.vocab_size,
             rules=rules,
             transition=arguments.transition,

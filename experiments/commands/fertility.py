@@ -86,6 +86,8 @@ def run(arguments: argparse.Namespace) -> None:
             f"{READABLE}, or give other files and folders with --text"
         )
     text = open_sources(arguments, entries)
+    if any(weight != 1 for weight in text.config.weights.values()):
+        raise UserError("weights are for training text, and this text is measured; leave them out")
     paths = tokenizers_of([entry for entry in arguments.given if not _is_text(entry)])
     if not paths:
         raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")

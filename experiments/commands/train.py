@@ -2,9 +2,10 @@ from __future__ import annotations
 
 __doc__ = """`superbpe train TEXT... --vocab-size N --to FOLDER`: train a BPE or SuperBPE tokenizer on text files."""
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.cli.arguments import (
     Parser,
@@ -12,7 +13,8 @@ from experiments.cli.arguments import (
     add_text,
     add_threads,
     add_vocab_size,
-    open_text,
+    number,
+    open_sources,
     out_folder,
     rounded,
     rules_of,
@@ -21,20 +23,26 @@ from experiments.cli.arguments import (
     transition,
 )
 from experiments.cli.console import finish
+from experiments.fertility.measures import gini
 from experiments.numbers import si
-from experiments.progress import Reporter
+from experiments.progress import Reporter, Table
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION, Rules
 from superbpe.transition import competes, resolve_transition
 from tokenizer import UserError, count_pretokens, train_bpe
+from tokenizer.corpus.parallel import parallel_texts
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
-from tokenizer.train.bpe import check_forbid, merges_that_fit
-from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
+from tokenizer.train.balanced import Balanced
+from tokenizer.train.bpe import check_forbid, merges_that_fit, segment
+from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, read_counts
 from tokenizer.train.forced import NOT_FORCED, check_forced
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+
+    from tokenizer import Corpus, PretokenCounts, Tokenizer
 
 
 def parser() -> Parser:
@@ -46,6 +54,17 @@ def parser() -> Parser:
     )
     add = options.add_argument
     add_text(options)
+    add(
+        "--counts",
+        action="store_true",
+        help="TEXT is counts: records with a text (--field) and its count, or saved ones",
+    )
+    add("--pretokenized", action="store_true", help="with --counts: each text is one pretoken, which no pattern cuts")
+    add("--parallel", metavar="FIELD", help="balance NAME=PATH sources: records with equal values are translations")
+    add(
+        "--ratios", nargs="+", type=_ratio, metavar="NAME=R",
+        help="balance sources without translations: bytes that each needs for the same content",
+    )  # fmt: skip
     add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
     add_vocab_size(options, "bytes, merges and special tokens together", required=True)
     add("--superbpe", choices=PRESETS, metavar="PRESET", help=f"train superwords: {', '.join(PRESETS)}")
@@ -86,6 +105,7 @@ def run(arguments: argparse.Namespace) -> None:
     _check_transition(arguments, rules)
     phase1 = PHASE1[preset] if preset else {"pattern": FULL_STRENGTH, "unit": "document"}
     pattern, unit = resolve(arguments.pattern or phase1["pattern"]), arguments.unit or phase1["unit"]
+    _check_counts(arguments)
     vetoes = {"forbid": arguments.forbid, "special_tokens": arguments.special}
     check_forbid(arguments.forbid)
     if arguments.forced_tokens:
@@ -97,19 +117,29 @@ def run(arguments: argparse.Namespace) -> None:
         check_forced(arguments.forced_tokens, pattern, n_merges=n_merges, unit=unit, **vetoes)
     reporter = Reporter()
     with out_folder(arguments.to, "--to", new=True) as folder:
-        corpus = open_text(arguments, arguments.text)
+        corpus = open_sources(arguments, arguments.text)
         common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
+        _check_balance(arguments, corpus, rules)
+
+        def count(text: Any) -> PretokenCounts:
+            options = {"special_tokens": arguments.special, **common}
+            if arguments.counts:
+                options |= {"unit": arguments.unit, "pretokenized": arguments.pretokenized}
+                return read_counts(text, arguments.pattern, **options)
+            return count_pretokens(text, pattern, unit=unit, **options)
+
         with reporter.stage("count"):
-            counts = count_pretokens(corpus, pattern, unit=unit, special_tokens=arguments.special, **common)
-        reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
+            balanced = _balanced(arguments, corpus, count)
+            counts = balanced.total if balanced else count(corpus)
+        weights = "".join(f", {name} ×{weight}" for name, weight in corpus.config.weights.items())
+        reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B{weights}")
+        options = {"forced_tokens": arguments.forced_tokens, "progress": reporter.progress, **vetoes}
         with reporter.stage("phase 1"):
-            tokenizer = train_bpe(
-                counts,
-                arguments.vocab_size,
-                forced_tokens=arguments.forced_tokens,
-                progress=reporter.progress,
-                **vetoes,
-            )
+            tokenizer = train_bpe(balanced or counts, arguments.vocab_size, **options)
+        if balanced:
+            with reporter.stage("phase 1 without balance"):
+                plain = train_bpe(counts, arguments.vocab_size, **options)
+            reporter.table(_balance(balanced, plain, tokenizer))
         if rules is not None:
             with reporter.stage("phase 2"):
                 tokenizer = train_superbpe(
@@ -125,8 +155,69 @@ def run(arguments: argparse.Namespace) -> None:
     reporter.say(repr(tokenizer))
     for answer in opens_in(tokenizer):
         reporter.say(f"opens in {answer.reader}: {answer.text}")
-    page = ["inspect", arguments.to, *text_options(arguments, arguments.text)]
+    page = ["inspect", arguments.to, *([] if arguments.counts else text_options(arguments, corpus.config.all_paths))]
     finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
+
+
+def _check_balance(arguments: argparse.Namespace, corpus: Corpus, rules: Rules | None) -> None:
+    """Raise a UserError for options that do not go with `--parallel` and `--ratios`."""
+    if not (arguments.parallel or arguments.ratios):
+        return
+    option = "--parallel" if arguments.parallel else "--ratios"
+    if len(corpus.config.sources) < 2:
+        raise UserError(f"{option} needs at least two sources: name them, as in en=en.jsonl de=de.jsonl")
+    if rules is None and any(weight != 1 for weight in corpus.config.weights.values()):
+        raise UserError(f"with {option}, weights do not change phase 1, which compares a source with itself; drop them")
+    if rules is not None and competes(rules, arguments.transition or TRANSITION[arguments.superbpe]):
+        raise UserError(f"{option} needs a transition: superwords would compete with merges of small sources")
+    if arguments.parallel and arguments.counts:
+        raise UserError("--parallel needs text, and counts have no documents; use --ratios")
+
+
+def _balanced(arguments: argparse.Namespace, corpus: Corpus, count: Callable[[Any], PretokenCounts]) -> Balanced | None:
+    """The sources that `--parallel` or `--ratios` balances; None without these options."""
+    if not (arguments.parallel or arguments.ratios):
+        return None
+    ratios = dict(arguments.ratios) if arguments.ratios else None
+    parallel = None
+    sources = {name: count(part) for name, part, _ in corpus.by_source()}
+    if arguments.parallel:
+        parallel = {name: count(text) for name, text in parallel_texts(corpus, arguments.parallel).items()}
+    return Balanced(sources=sources, parallel=parallel, ratios=ratios)
+
+
+def _balance(balanced: Balanced, plain: Tokenizer, tokenizer: Tokenizer) -> Table:
+    """Costs of the sources, before and after balancing, and how unequal they are."""
+    before, after = (balanced.costs(partial(segment, start=one)) for one in (plain, tokenizer))
+    costs = list(before.values()), list(after.values())
+    rows = [
+        [name, *(f"{x[name]:,.{0 if balanced.parallel else 4}f}" for x in (before, after))]
+        + [f"{x[name] / next(iter(x.values())):.3f}" for x in (before, after)]
+        for name in balanced.sources
+    ]
+    cost = "tokens of parallel text" if balanced.parallel else "tokens per byte, times the ratio"
+    header = ["source", "BPE", "balanced", "premium of BPE", "balanced"]
+    title = f"{cost}; Gini coefficient of BPE {gini(costs[0]):.4f}, balanced {gini(costs[1]):.4f}"
+    return Table(title, header, rows)
+
+
+def _ratio(text: str) -> tuple[str, float]:
+    name, _, ratio = text.rpartition("=")
+    return name, number(0)(ratio)
+
+
+def _check_counts(arguments: argparse.Namespace) -> None:
+    """Raise a UserError for options that do not go with `--counts`."""
+    if not arguments.counts:
+        if arguments.pretokenized:
+            raise UserError("--pretokenized is about counts; add --counts")
+    elif arguments.superbpe:
+        raise UserError(
+            f"--superbpe {arguments.superbpe} needs text, and counts do not say what follows a word; leave it out, and "
+            "train superwords on text afterwards, with superbpe extend"
+        )
+    elif arguments.on_error != "error":
+        raise UserError(f"--on-error {arguments.on_error} is about text; correct the counts, or leave it out")
 
 
 def _check_transition(arguments: argparse.Namespace, rules: Rules | None) -> None:

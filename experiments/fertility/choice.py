@@ -31,7 +31,7 @@ from tokenizer import Corpus, CorpusConfig
 from tokenizer.corpus.seen import saw
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import shown, weighted
+from tokenizer.files import shown
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import resolve
 from tokenizer.progress import thread_count
@@ -379,7 +379,7 @@ def _extend_command(parent: Pretrained, name: str, text: Corpus, size: int) -> l
     config, usual = asdict(text.config), asdict(CorpusConfig())
     reading = ("format", "field", "separator", "on_invalid_utf8", "on_error")
     options = [f"--{key.replace('_', '-')}={config[key]}" for key in reading if config[key] != usual[key]]
-    paths = text.config.paths or [weighted(entry, source)[0] for source, entry in text.config.sources.items()]
+    paths = text.config.paths or [f"{name}={entry}" for name, entry in text.config.sources.items()]
     words = ["extend", operand(parent.source), *(operand(shown(path)) for path in paths), *options]
     return [*words, "--vocab-size", str(size), "--superbpe", PRESETS_TRIED[0], "--keep-ids", "--to", name]
 

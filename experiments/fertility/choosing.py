@@ -53,7 +53,8 @@ class Contender(NamedTuple):
     Attributes:
         tally: Its tokens.
         recipe: How it was trained, apart from the size and the transition.
-        last_count: Count of its last merge in the training text; None if that is unknown.
+        last_count: Count of its last merge in the training text, or the least that it can be if sources have weights;
+            None if that is unknown.
         software: Software that runs it, if our core cannot.
     """
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from superbpe.rules import PHASE1
 from superbpe.transition import AUTO, resolve_transition
 from tokenizer import Tokenizer, count_pretokens, train_bpe
 from tokenizer._native import DocumentFilter
+from tokenizer.corpus.sources import Source, sources_of
 from tokenizer.errors import UserError
 from tokenizer.files import digest, read_sealed, write_sealed
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from experiments.progress import Reporter
     from tokenizer import Batch, Corpus
-    from tokenizer.corpus.texts import Text
 
 _SPECIALS = len(DEFAULT_SPECIAL_TOKENS)
 
@@ -82,6 +83,17 @@ class Trained(NamedTuple):
         """The tokenizer that training to a smaller size gives."""
         less = size - self.tokenizer.vocab_size
         return Trained(self.tokenizer.cut(size), self.counts[:less]) if less else self
+
+
+def _quarter(corpus: Corpus, quarter: int) -> Iterator[Batch]:
+    """The training documents of a quarter of a text."""
+    for batch in corpus.batches("train"):
+        part = batch
+        for place, salt in enumerate(("half", "quarter")):
+            side = "heldout" if quarter >> place & 1 else "train"
+            part = DocumentFilter(split=side, heldout_fraction=0.5, heldout_salt=salt).apply(part)[0]
+        if len(part):
+            yield part
 
 
 def grid(
@@ -159,19 +171,13 @@ class Trainer:
                 trained[cell.name] = largest.cut(cell.size)
         return trained
 
-    def _text(self, quarter: int | None) -> Text:
-        """The training text, or a quarter of it."""
-
-        def documents() -> Iterator[Batch]:
-            for batch in self.corpus.batches("train"):
-                part = batch
-                for place, salt in enumerate(("half", "quarter")):
-                    side = "heldout" if quarter and quarter >> place & 1 else "train"
-                    part = DocumentFilter(split=side, heldout_fraction=0.5, heldout_salt=salt).apply(part)[0]
-                if len(part):
-                    yield part
-
-        return self.corpus if quarter is None else documents
+    def _text(self, quarter: int | None) -> list[Source]:
+        """The sources of the training text, or of a quarter of it."""
+        sources = list(sources_of(self.corpus))
+        if quarter is None:
+            return sources
+        parts = [replace(source, batches=partial(_quarter, source.batches, quarter)) for source in sources]
+        return [part for part in parts if next(part.batches(), None)]  # a source may have few documents
 
     def extend(self, tokenizer: Tokenizer, name: str, preset: str) -> Trained:
         """A tokenizer with a quarter more tokens, which are superwords; its own ids do not change."""

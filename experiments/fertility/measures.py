@@ -255,6 +255,18 @@ def rows(
     return [row(group) for group in documents.groups if tally.measured[group.documents].any()]
 
 
+def gini(costs: Sequence[float]) -> float:
+    """Mean absolute difference of all pairs of costs, themselves included, over twice their mean.
+
+    0 if all costs are equal, at most 1 - 1 / n.
+
+    >>> gini([1, 1, 1, 1]), gini([0, 0, 0, 1]), round(gini([1, 2, 3]), 4)
+    (0.0, 0.75, 0.2222)
+    """
+    each = np.asarray(costs, np.float64)
+    return float(np.abs(each[:, None] - each).mean() / (2 * each.mean()))
+
+
 def ratio(numerators: NDArray[np.float64], denominators: NDArray[np.float64]) -> Measure:
     """Ratio of totals over texts, and its interval.
 

@@ -116,7 +116,8 @@ class Search:
         tallies = self.tally([one.tokenizer for one in trained.values()])
         for (name, one), counted in zip(trained.items(), tallies, strict=True):
             recipe = self.cells[name].recipe if name in self.cells else name
-            last_count = int(one.counts[-1]) if len(one.counts) else None
+            weight = max(self.trainer.corpus.config.weights.values(), default=1)
+            last_count = int(one.counts[-1]) // weight if len(one.counts) else None
             self.contenders[name] = Contender(counted, recipe, last_count)
 
     def tally(self, tokenizers: Sequence[TokenizerLike]) -> list[Tally]:

@@ -19,7 +19,7 @@ from tokenizer.corpus.overlap import find_overlap, measured_text
 from tokenizer.corpus.seen import about
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError, listed
-from tokenizer.files import checksum, digest, read_sealed, weighted, write_sealed
+from tokenizer.files import checksum, digest, read_sealed, write_sealed
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
@@ -150,8 +150,7 @@ def _copy(text: Corpus, folder: Path, share: float, progress: Progress | None) -
     None if the text does not name enough sources, weights them, or is too large to be copied.
     """
     config = text.config
-    weights = [weighted(entry, name)[1] for name, entry in config.sources.items()]
-    if not (config.source_field or config.sources) or any(weight != 1 for weight in weights):
+    if not (config.source_field or config.sources) or any(weight != 1 for weight in config.weights.values()):
         return None
     if sum(text.sizes()) > MOST_COPIED:
         return None

@@ -23,15 +23,15 @@ from lm.evaluate.bigram import bigram_bits
 from lm.evaluate.bits_per_byte import KIND
 from lm.evaluate.significance import effective_number
 from superbpe.rules import PRESETS, Rules
-from superbpe.sources import Source
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
 from tokenizer.corpus.origins import documents_by_origin
+from tokenizer.corpus.sources import Source
 from tokenizer.errors import UserError
 from tokenizer.files import digest
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.bpe import train_bpe
-from tokenizer.train.counting import count_pretokens, mix_counts
+from tokenizer.train.counting import count_pretokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -245,8 +245,9 @@ def _trained(arm: Arm, sources: list[Source], threads: int | None) -> Tokenizer:
     counting: dict[str, Any] = {"unit": arm.bpe.unit, "special_tokens": arm.bpe.special_tokens, "threads": threads}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about vocabularies that nobody uses
-        counts = [(count_pretokens(source.batches, arm.pattern, **counting), source.weight) for source in sources]
-        tokenizer = train_bpe(mix_counts(counts), arm.phase1_size, **phase1.rules_of(arm))
+        tokenizer = train_bpe(
+            count_pretokens(sources, arm.pattern, **counting), arm.phase1_size, **phase1.rules_of(arm)
+        )
         if arm.recipe == "superbpe":
             transition, start = phase2.start_of(arm, tokenizer)
             options: dict[str, Any] = {"tie_break": arm.bpe.tie_break, "transition": transition, "threads": threads}

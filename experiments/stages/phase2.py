@@ -15,14 +15,15 @@ from experiments.stages.phase1 import MERGE_COUNTS
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, usable
 from superbpe.inspection.history import merge_log
 from superbpe.rules import Rules
-from superbpe.sources import Source
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
 from tokenizer.corpus.seen import KEY
+from tokenizer.corpus.sources import Source, sources_of
 from tokenizer.errors import UserError
 from tokenizer.files import digest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from experiments.arms import Arm
@@ -42,20 +43,21 @@ def train(context: Context, arm: Arm, text: Text, phase1: MergeList) -> ArmToken
     transition, prefix = start_of(arm, phase1.tokenizer)
     rules = part(Rules, arm.superbpe)
     memory, cluster = context.runner.memory_mb, context.cluster
-    sources = [
-        (corpus, weight, f"corpus.sources.{name}" if name else "the corpus")
-        for name, corpus, weight in text.corpus.by_source()
-    ]
+    sources = sources_of(text.corpus)
 
     def build(folder: Path) -> TrainedTokenizer:
         if cluster is None:
-            return build_from(folder, [Source(*source) for source in sources])
+            return build_from(folder, sources)
         size = cluster.part_bytes
-        parts = [[Source(one, weight, name)] for corpus, weight, name in sources for one in corpus.parts("train", size)]
+        parts = [
+            [dataclasses.replace(source, batches=part)]
+            for source in sources
+            for part in source.batches.parts("train", size)
+        ]
         with cluster.results(folder / "parts") as results:
             return build_from(folder, ClusterSources(cluster, parts, digest([text.hash, size]), results))
 
-    def build_from(folder: Path, texts: ClusterSources | list[Source]) -> TrainedTokenizer:
+    def build_from(folder: Path, texts: ClusterSources | Sequence[Source]) -> TrainedTokenizer:
         counts: list[Any] = []
         tokenizer = train_superbpe(
             prefix,

@@ -118,7 +118,7 @@ def test_samples_and_the_split_are_independent(tmp_path, phase1):
         (lambda f: None, "the text is NoneType, not text: pass a list or an iterator of strings, a column"),
         (lambda f: "text.txt", r"the text 'text\.txt' is one string: write pathlib\.Path\('text\.txt'\)"),
         (lambda f: [""], "the corpus is empty"),
-        (lambda f: [], "no sources"),
+        (lambda f: [], "the corpus is empty"),
         (lambda f: count_pretokens(["a"], "gpt2"), "the text is PretokenCounts, not text"),
     ],
 )

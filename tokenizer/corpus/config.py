@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.fields import check_fields, declare
 from tokenizer.files import shown, weighted
 
+MAX_WEIGHT = 1_000_000
+"""Limit of a source's weight as a whole number, which is that of phase 2 (`_native.SuperwordTrainer.MAX_WEIGHT`)."""
 FORMATS = ("txt", "jsonl", "parquet", "csv", "json", "arrow")
 
 
@@ -20,7 +23,8 @@ class CorpusConfig:
         paths: files, directories (searched recursively) and globs; on this machine, or as s3://, gs://,
             hf://datasets/… and https:// URLs (of single files).
         sources: named parts of the text, instead of `paths`: name to PATH, or PATH:3 to count every document three
-            times when tokenizers are trained. Language models read every document once, whatever its weight.
+            times when tokenizers are trained. Language models read every document once, whatever its weight. Decimal
+            weights are exact, not rounded: all weights are multiplied by what makes them whole, as are the counts.
         format: txt, jsonl, parquet, csv, json (one array of records) or arrow (a file of a dataset that `save_to_disk`
             wrote; a path may name its folder); None to infer it from each file's name.
         field: field of a record that holds the text; a dotted path for nested fields.
@@ -105,9 +109,21 @@ class CorpusConfig:
     heldout_sample: float = declare(1.0, above=0, most=1)
 
     @property
+    def all_paths(self) -> list[str]:
+        """`paths`, or those of `sources` without weights."""
+        return self.paths or [weighted(entry, f"sources.{name}")[0] for name, entry in self.sources.items()]
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """Weights of `sources` as whole numbers, multiplied by the least number that makes them whole."""
+        exact = {name: weighted(entry, f"sources.{name}")[1] for name, entry in self.sources.items()}
+        scale = math.lcm(*(weight.denominator for weight in exact.values()))
+        return {name: int(weight * scale) for name, weight in exact.items()}
+
+    @property
     def places(self) -> list[str]:
-        """`paths`, or those of `sources`, as they may be shown."""
-        return [shown(path) for path in self.paths or self.sources.values()]
+        """All paths as they may be shown."""
+        return [shown(path) for path in self.all_paths]
 
     @property
     def skip_above(self) -> int | None:
@@ -129,8 +145,12 @@ class CorpusConfig:
             raise UserError(f"kinds and kind_field={self.kind_field} both say the kind of a document; remove one")
         if self.sources and self.max_bytes is not None:
             raise UserError("max_bytes keeps the beginning of the text, which may be one of sources only; use sample")
-        for name, entry in self.sources.items():
-            weighted(entry, f"sources.{name}")
+        for name, weight in self.weights.items():
+            if weight > MAX_WEIGHT:
+                raise UserError(
+                    f"sources.{name} has {quoted(self.sources[name])}, whose weight is {weight:,} when all are whole "
+                    f"numbers, above {MAX_WEIGHT:,}; use weights that differ less, with fewer digits"
+                )
         if (self.score_field is None) != (self.min_score is None):
             raise UserError("score_field and min_score go together; give both or neither")
         if self.heldout_near_duplicates and self.heldout_paths:

@@ -20,7 +20,7 @@ from tokenizer.corpus.reading import read_files
 from tokenizer.corpus.remote import File, RemoteFile, changed, concurrently
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, listed, quoted
-from tokenizer.files import shown, weighted
+from tokenizer.files import shown
 
 Split = Literal["train", "heldout", "all"]
 
@@ -79,8 +79,8 @@ class Corpus:
             )
         config.check()
         self.files, self._source = text_files.find(config.paths, config.format, config.cache), dict[File, str]()
-        for source, entry in config.sources.items():
-            files = text_files.find([weighted(entry, source)[0]], config.format, config.cache)
+        for path, source in zip(config.all_paths, config.sources, strict=False):
+            files = text_files.find([path], config.format, config.cache)
             self.files += files
             for file, _ in files:
                 if (other := self._source.setdefault(file.resolve(), source)) != source:
@@ -96,7 +96,8 @@ class Corpus:
     def by_source(self) -> list[tuple[str, Corpus, int]]:
         """Name, corpus and weight of each source; ("", this corpus, 1) if it has no named sources.
 
-        The weight is the number of times that each document counts when tokenizers are trained.
+        The weight is the number of times that each document counts when tokenizers are trained: see
+        `CorpusConfig.weights`.
         """
         if not self.config.sources:
             return [("", self, 1)]
@@ -104,8 +105,7 @@ class Corpus:
         for file in self.files:
             files[self.source(file[0])].append(file)
         found = []
-        for name, entry in self.config.sources.items():
-            path, weight = weighted(entry, name)
+        for path, (name, weight) in zip(self.config.all_paths, self.config.weights.items(), strict=True):
             corpus = copy.copy(self)
             corpus.config, corpus.files = replace(self.config, sources={}, paths=[path]), files[name]
             corpus._source = {}
@@ -250,11 +250,15 @@ class Corpus:
                 "of held-out text with heldout_paths=[FILE,...]"
             )
             return "; ".join([why, *lacking])
-        names = {name for name in _CHOOSING if split == "heldout" or not name.startswith("heldout")}
-        settings = asdict(config).items()
-        chosen = [f"{name}={value}" for name, value in settings if name in names and value != _DEFAULTS[name]]
+        chosen = self.selection(split)
         why = f"none passes {', '.join(chosen)}" if chosen else "none is left" if lacking else "all are empty"
         return f"the corpus is empty: of the documents of {where}, {'; '.join([why, *lacking])}"
+
+    def selection(self, split: Split = "train") -> list[str]:
+        """The settings by which documents are left out of a split, as NAME=VALUE."""
+        names = {name for name in _CHOOSING if split == "heldout" or not name.startswith("heldout")}
+        settings = asdict(self.config).items()
+        return [f"{name}={value}" for name, value in settings if name in names and value != _DEFAULTS[name]]
 
     def filter(self, split: Split) -> _native.DocumentFilter:
         """Filter that selects the documents of a split. It must see all documents in order.
@@ -322,9 +326,7 @@ class Corpus:
                 del config[name]
         if self._source:
             n_files = Counter(self._source.values())
-            config["sources"] = {
-                name: [weighted(entry, name)[1], n_files[name]] for name, entry in self.config.sources.items()
-            }
+            config["sources"] = {name: [weight, n_files[name]] for name, weight in self.config.weights.items()}
         return {
             "config": config,
             "files": [text_files.fingerprint(path) for path, _ in self.files],

@@ -1,4 +1,4 @@
-"""Records of files that Python parses: CSV, JSON arrays, and what `Dataset.save_to_disk` wrote."""
+"""Records of files that Python parses: CSV, JSON, Parquet, and what `Dataset.save_to_disk` wrote."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ending(path: File | PurePath) -> str:
 
 
 def file_records(path: File, form: str, feed: _native.Feed | None, config: CorpusConfig) -> Iterator[Any]:
-    """Records of a file of the form csv, json (an array) or arrow; an error in place of each damaged one.
+    """Records of a file of any form but txt; an error in place of each damaged one.
 
     If the file is damaged, the last one is an error. Malformed bytes are lone surrogates, unless they are replaced.
     """
@@ -69,6 +69,12 @@ def file_records(path: File, form: str, feed: _native.Feed | None, config: Corpu
                     path, io.TextIOWrapper(stream, encoding="utf-8-sig", errors=errors, newline=""), config
                 )
                 return
+            if form == "jsonl":
+                yield from (_parsed(number, line) for number, line in enumerate(stream, 1) if line.strip())
+                return
+            if form == "parquet":
+                yield from _parquet_rows(stream.read())
+                return
             content = stream.read(config.document_limit_bytes + 1)
         if len(content) > config.document_limit_bytes:
             raise too_long(f"{path}: the JSON array", len(content), config)
@@ -80,6 +86,21 @@ def file_records(path: File, form: str, feed: _native.Feed | None, config: Corpu
         if not is_damage(error):
             raise
         yield DataError(f"cannot be read to its end: {shortened(error)}")
+
+
+def _parsed(number: int, line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        return DataError(f"line {number} is not JSON: {shortened(error)}")
+
+
+def _parquet_rows(content: bytes) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for rows in pq.ParquetFile(pa.BufferReader(content)).iter_batches():
+        yield from rows.to_pylist()
 
 
 class _Lines:

@@ -443,13 +443,13 @@ def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
     if config.score_field is not None and config.min_score is not None:
         score = None
         with suppress(DataError):  # some records may have no score
-            score = _lookup(record, config.score_field, number, "")
+            score = lookup(record, config.score_field, number, "")
         if score is not None and (isinstance(score, bool) or not isinstance(score, Real)):
             what = f"holds {type(score).__name__}, not a number"
             raise DataError(f"record {number}: score_field={config.score_field} {what}; {_SET_SCORE}")
         if score is None or not float(score) >= config.min_score:  # also if it is NaN
             return "" if config.on_error == "skip" else None
-    text = _lookup(record, config.field, number, _SET_FIELD)
+    text = lookup(record, config.field, number, _SET_FIELD)
     if text is None or text != text:  # pandas has NaN for a missing text
         raise _NoText(f"record {number}: field {config.field!r} is null")
     if not isinstance(text, str):
@@ -468,7 +468,12 @@ def _valid(text: str, error: str, config: CorpusConfig) -> str:
     return text
 
 
-def _lookup(record: dict[str, Any], dotted: str, number: int, remedy: str) -> Any:
+def lookup(record: dict[str, Any], dotted: str, number: int, remedy: str) -> Any:
+    """The value at a dotted path of a record; None if a value on the way is None.
+
+    Raises:
+        DataError: the record has no such field.
+    """
     value: Any = record
     for name in [dotted] if dotted in record else dotted.split("."):
         if value is None:

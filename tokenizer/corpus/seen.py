@@ -22,7 +22,7 @@ from tokenizer.corpus import text_files, texts
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError, listed
-from tokenizer.files import is_remote, read_bytes, shown, weighted
+from tokenizer.files import is_remote, read_bytes, shown
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -146,8 +146,7 @@ def _names(places: Sequence[str]) -> list[str]:
 def about(corpus: Corpus) -> dict[str, Any]:
     """Absolute places of a corpus, its settings that differ from the defaults, and what its documents are."""
     config, usual = corpus.config, vars(CorpusConfig())
-    paths = config.paths or [weighted(entry, name)[0] for name, entry in config.sources.items()]
-    places = [shown(path) if is_remote(path) else str(Path(path).resolve()) for path in map(str, paths)]
+    places = [shown(path) if is_remote(path) else str(Path(path).resolve()) for path in map(str, config.all_paths)]
     left_out = ("paths", "sources", "heldout_paths", "batch_bytes", "source_field", "kind_field", "kinds", "cache")
     settings = {key: value for key, value in vars(config).items() if value != usual[key] and key not in left_out}
     return {"places": places, "settings": settings, "documents": _documents(corpus)}

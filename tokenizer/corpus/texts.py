@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.counted import is_counts
 from tokenizer.corpus.rows import batch_column, batch_records
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.documents import not_files
@@ -61,7 +62,12 @@ def batches(text: Any, *, field: str = "text", read: _Read = Corpus.batches) -> 
             "string in a list to train on itself"
         )
     if isinstance(text, Mapping):
-        raise UserError(f"the text is a {type(text).__name__}: pass one of its entries ({listed(text)})")
+        if is_counts(text):
+            raise UserError("the text is counts, which phase 1 alone can be trained on: pass the text itself")
+        raise UserError(
+            f"the text is a {type(text).__name__}: pass one of its entries ({listed(text)}), or for phase 1 the "
+            "number of times that each text occurs"
+        )
     if _is_arrow(text) and not isinstance(text, Iterator):
         return _not_empty(batch_column(text, config, skipped), skipped)
     if callable(text) and not hasattr(text, "encode_batch"):

@@ -3,6 +3,7 @@
 - `text`: the held-out split; cutting text into pretokens by special strings, units and the pattern; counting them.
 - `naive`: training by its definition.
 - `incremental`: the same merges from counts that are kept up to date, for real text.
+- `balanced`: training in which the source that is compressed worst chooses the next merge (parity-aware BPE).
 - `encoding`: one-pass encoding, and two-pass encoding: phase-1 merges, then phase-2 merges.
 """
 

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from tokenizer import _native, patterns
 from tokenizer.corpus.seen import KEY, Recorder
-from tokenizer.corpus.texts import Text
 from tokenizer.definition import ALPHABET, LONGEST_TOKEN, Definition, check_special_tokens, longest_token
 from tokenizer.documents import check_text
 from tokenizer.errors import UserError, check_choice, check_strings, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
 from tokenizer.tokenizer import Tokenizer
-from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Counting, PretokenCounts, count_pretokens
+from tokenizer.train.balanced import Balanced
+from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Countable, Counting, PretokenCounts, count_pretokens
 from tokenizer.train.forced import check_forced, forced_merges
 
 TIE_BREAKS = ("lowest-ids", "lexicographic-greatest", "lexicographic-smallest")
@@ -26,7 +26,7 @@ MOST_TOKENS = 2**32
 
 
 def train_bpe(
-    counts: PretokenCounts | Text,
+    counts: PretokenCounts | Countable | Balanced,
     vocab_size: int,
     *,
     start: Tokenizer | None = None,
@@ -50,7 +50,8 @@ def train_bpe(
     [257, 258]
 
     Args:
-        counts: result of `count_pretokens`, or a text to count: anything that `count_pretokens` takes.
+        counts: result of `count_pretokens`, or what it takes: a text of any kind, or counts such as `{"word": 5}`; or
+            sources whose costs shall be equal (`tokenizer.train.balanced.Balanced`).
         vocab_size: 256 bytes + merges + special tokens.
         start: tokenizer to continue from; its merges and special tokens are kept. A tokenizer trained here on the
             same counts becomes the result of a single run to the larger size, with the special tokens moved after the
@@ -91,6 +92,9 @@ def train_bpe(
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
         strings = (*special_tokens, *start.preparation.added_tokens)
         check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
+    balanced = counts if isinstance(counts, Balanced) else None
+    if isinstance(counts, Balanced):
+        counts = counts.total
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
     vetoes = {"forbid": list(forbid)} if forbid else {}
     if forced_tokens:
@@ -109,8 +113,8 @@ def train_bpe(
     counts = _counted(counts, start, special_tokens, progress, counting)
     forced = _forced_ranks(forced_tokens)
     base = Tokenizer.from_ranks(forced, pattern=counts.pattern) if len(forced) else start
-    segments = _segment(counts, base)
-    trained = _merge(counts, segments, n_merges - len(forced), rules | vetoes, strings, progress)
+    segments = segment(counts, base)
+    trained = _merge(counts, segments, n_merges - len(forced), rules | vetoes, strings, progress, balanced, base)
     ranks = np.concatenate([forced, np.stack([trained["left"], trained["right"]], axis=1)])
     if on_counts is not None:
         on_counts(np.concatenate([_times_applied(forced, counts, segments), trained["count"]]))
@@ -133,6 +137,7 @@ def train_bpe(
             **rules,
             **vetoes,
             **({"forced_tokens": list(forced_tokens)} if forced_tokens else {}),
+            **({} if balanced is None else {"balanced": balanced.about()}),
             "ran_out_of_pairs": made < n_merges,
             "continued_from": None if start is None else start.name,
             "merges": made,
@@ -190,7 +195,7 @@ def as_encoded_by(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _counted(
-    counts: PretokenCounts | Text,
+    counts: PretokenCounts | Countable,
     start: Tokenizer | None,
     special_tokens: Sequence[str],
     progress: Progress | None,
@@ -226,13 +231,15 @@ def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
 
 def _merge(
     counts: PretokenCounts,
-    segments: _Segments,
+    segments: Segments,
     n_merges: int,
     rules: dict[str, Any],
     special_tokens: Sequence[str],
     progress: Progress | None,
+    balanced: Balanced | None,
+    base: Tokenizer | None,
 ) -> _native.MergeResult:
-    """Train up to `n_merges` merges of segmented pretokens."""
+    """Train up to `n_merges` merges of segmented pretokens, or of balanced sources on top of a tokenizer."""
     tick = Throttle(progress, "merges", n_merges)
     tick.finish(0)  # indexing the pairs of 30 million pretokens takes a minute
     options = {
@@ -242,12 +249,17 @@ def _merge(
         "special_tokens": list(special_tokens),
         "progress": tick,
     }
-    trained = _native.train_bpe(segments.words, segments.offsets, counts.counts, segments.tokens, n_merges, **options)
+    trained: _native.MergeResult
+    if balanced is None:
+        words = segments.words, segments.offsets, counts.counts
+        trained = _native.train_bpe(*words, segments.tokens, n_merges, **options)
+    else:
+        trained = balanced.train(lambda of_source: segment(of_source, base), n_merges, options)
     tick.finish(len(trained["left"]))
     return trained
 
 
-class _Segments(NamedTuple):
+class Segments(NamedTuple):
     """Tokens by rank, and all pretokens as ranks of tokens, concatenated with offsets."""
 
     tokens: list[bytes]
@@ -255,14 +267,14 @@ class _Segments(NamedTuple):
     offsets: npt.NDArray[np.int64]
 
 
-def _segment(counts: PretokenCounts, start: Tokenizer | None) -> _Segments:
+def segment(counts: PretokenCounts, start: Tokenizer | None) -> Segments:
     """Segment pretokens into the tokens of `start`, or into bytes.
 
     Encoding a pretoken gives the state that training leaves it in, so the merge loop can continue from there.
     """
     if start is None:
         rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint8)
-        return _Segments([bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets)
+        return Segments([bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets)
     uncut = Tokenizer(
         Definition(
             byte_ids=start.byte_ids,
@@ -277,7 +289,7 @@ def _segment(counts: PretokenCounts, start: Tokenizer | None) -> _Segments:
     rank_of_id = np.zeros(start.vocab_size, dtype=np.uint32)
     rank_of_id[by_rank] = np.arange(len(by_rank))
     ids, offsets = uncut.encode_batch(_native.Batch.from_buffers(counts.data, counts.offsets))
-    return _Segments([start.vocab[i] for i in by_rank], rank_of_id[ids], offsets)
+    return Segments([start.vocab[i] for i in by_rank], rank_of_id[ids], offsets)
 
 
 def _forced_ranks(forced_tokens: Sequence[str]) -> npt.NDArray[np.uint32]:
@@ -291,7 +303,7 @@ def _forced_ranks(forced_tokens: Sequence[str]) -> npt.NDArray[np.uint32]:
 
 
 def _times_applied(
-    forced: npt.NDArray[np.uint32], counts: PretokenCounts, segments: _Segments
+    forced: npt.NDArray[np.uint32], counts: PretokenCounts, segments: Segments
 ) -> npt.NDArray[np.uint64]:
     """Number of times each forced merge applies to the text: for its token, and for each token that contains it."""
     times = np.zeros(256 + len(forced), np.uint64)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
 from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.counted import CountedTexts, is_counts
 from tokenizer.corpus.rows import parquet_errors
 from tokenizer.corpus.seen import Read, Recorder
+from tokenizer.corpus.sources import Source, sources_of
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import check_special_tokens
 from tokenizer.durable import is_damage, replacing, write_whole
@@ -27,6 +29,9 @@ from tokenizer.special import END_OF_TEXT
 
 DEFAULT_MEMORY_BYTES = 4 << 30
 DEFAULT_SPECIAL_TOKENS = (END_OF_TEXT,)
+
+Countable: TypeAlias = "Text | Mapping[str, int] | Mapping[bytes, int] | CountedTexts | Source | Sequence[Source]"
+"""A text of any kind, texts with counts, or weighted sources of these."""
 
 _BATCH_BYTES = 1 << 20  # several batches are in memory per thread; larger ones are not faster
 _METADATA_KEY = b"superbpe.counts"
@@ -87,6 +92,11 @@ class PretokenCounts:
         """Number of pretokens in the corpus."""
         # High and low halves are summed separately: the total of a mixture may exceed 64 bits.
         return (int((self.counts >> np.uint64(32)).sum()) << 32) + int((self.counts & np.uint64(2**32 - 1)).sum())
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The settings that counts must share to be added up, by name."""
+        return {"pattern.regex": self.pattern.regex, "unit": self.unit, "special_tokens": self.special_tokens}
 
     def items(self) -> Iterable[tuple[bytes, int]]:
         """Pairs of (pretoken, count), sorted by bytes; for inspection and tests."""
@@ -176,6 +186,7 @@ class Counting(TypedDict, total=False):
     pattern: str | Pattern
     unit: str
     field: str
+    pretokenized: bool
     threads: int | None
     memory_bytes: int | None
     spill_folder: Path | str | None
@@ -187,13 +198,14 @@ def _hashes_of(path: Path) -> Path:
 
 
 def count_pretokens(
-    text: Text,
+    text: Countable,
     pattern: str | Pattern,
     *,
     unit: str = "document",
     field: str = "text",
     special_tokens: Sequence[str] = DEFAULT_SPECIAL_TOKENS,
     prepare: Callable[[_native.Batch], _native.Batch] | None = None,
+    pretokenized: bool = False,
     threads: int | None = None,
     memory_bytes: int | None = DEFAULT_MEMORY_BYTES,
     spill_folder: Path | str | None = None,
@@ -203,12 +215,15 @@ def count_pretokens(
 
     Args:
         text: a corpus, whose training split is counted; files as `pathlib.Path`; strings, a column or rows: see
-            `tokenizer.corpus.texts.Text`. An iterator is read once, in bounded memory.
+            `tokenizer.corpus.texts.Text`. An iterator is read once, in bounded memory. A mapping from texts (words,
+            lines) to counts below 2^63 stands for a text that contains each as a document that often. The counts of
+            sources (`Source`, `CorpusConfig.sources`) are multiplied by their weights.
         pattern: a name of `tokenizer.patterns.NAMES`, or a regex.
         unit: "document", or "line" (lines including their line feed, as HF reads files).
         field: field that holds the text, if `text` is rows or files of records.
         special_tokens: strings that are cut out of the text before the pattern applies.
         prepare: applied to the text before it is counted, such as `Tokenizer.normalized`; None for nothing.
+        pretokenized: whether each document is one pretoken, which neither pattern, unit nor special tokens cut.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
         memory_bytes: limit for the tables of all threads; above it, sorted runs are written to disk and merged at the
             end. Does not include the returned counts, the text being read and the interpreter: a limit of 64 MB took
@@ -226,36 +241,109 @@ def count_pretokens(
     if memory_bytes is not None:
         check_whole("memory_bytes", memory_bytes, 1)
     check_choice("unit", unit, ("document", "line"))
-    with temporary_folder(spill_folder) as folder:
-        counter = _native.PretokenCounter(
-            resolved.regex,
-            unit=unit,
-            special_tokens=list(special_tokens),
-            threads=n_threads,
-            memory_bytes=None if memory_bytes is None else min(memory_bytes, 2**62),
-            spill_folder=str(folder),
-        )
-        try:
-            # Reading a compressed file takes about half the time of counting it.
-            recorder, readers = Recorder(), (n_threads + 1) // 2
-            reading = {"readers": readers, "in_order": False, "batch_bytes": _BATCH_BYTES}
-            batches = recorder.batches(text, field=field, **reading)
-            n_bytes, n_documents, tick = 0, 0, Throttle(progress, "bytes counted")
-            for batch in batches if prepare is None else map(prepare, batches):
-                counter.add(batch)
-                n_bytes += batch.n_bytes
-                n_documents += len(batch)
-                tick(n_bytes)
-            tick.finish(n_bytes)
-            if n_bytes == 0 and not (isinstance(text, Corpus) and text.is_part):
-                raise UserError("the corpus is empty; name files that contain text")
-            data, offsets, counts = counter.finish()
-        finally:
-            counter.close()
-    return PretokenCounts(
-        data, offsets, counts, resolved, unit, tuple(special_tokens),
-        n_bytes=n_bytes, n_documents=n_documents, read=recorder.read(),
-    )  # fmt: skip
+
+    def count(source: Any) -> PretokenCounts:
+        """Counts of one source."""
+        if isinstance(source, Mapping) and is_counts(source):
+            source = CountedTexts.of(source)
+        if isinstance(source, CountedTexts):
+            return _count_times(source, count)
+        with temporary_folder(spill_folder) as folder:
+            counter = _native.PretokenCounter(
+                patterns.resolve("none").regex if pretokenized else resolved.regex,
+                unit="document" if pretokenized else unit,
+                special_tokens=[] if pretokenized else list(special_tokens),
+                threads=n_threads,
+                memory_bytes=None if memory_bytes is None else min(memory_bytes, 2**62),
+                spill_folder=str(folder),
+            )
+            try:
+                # Reading a compressed file takes about half the time of counting it.
+                recorder, readers = Recorder(), (n_threads + 1) // 2
+                reading = {"readers": readers, "in_order": False, "batch_bytes": _BATCH_BYTES}
+                batches = recorder.batches(source, field=field, **reading)
+                n_bytes, n_documents, tick = 0, 0, Throttle(progress, "bytes counted")
+                for batch in batches if prepare is None else map(prepare, batches):
+                    counter.add(batch)
+                    n_bytes += batch.n_bytes
+                    n_documents += len(batch)
+                    tick(n_bytes)
+                tick.finish(n_bytes)
+                if n_bytes == 0 and not (isinstance(source, Corpus) and source.is_part):
+                    raise UserError("the corpus is empty; name files that contain text")
+                data, offsets, counts = counter.finish()
+            finally:
+                counter.close()
+        return PretokenCounts(
+            data, offsets, counts, resolved, unit, tuple(special_tokens),
+            n_bytes=n_bytes, n_documents=n_documents, read=recorder.read(),
+        )  # fmt: skip
+
+    parts = [(count(source.batches), source.weight) for source in sources_of(text)]
+    return parts[0][0] if [weight for _, weight in parts] == [1] else mix_counts(parts)
+
+
+def _count_times(texts: CountedTexts, count: Callable[[Any], PretokenCounts]) -> PretokenCounts:
+    """Count texts that occur several times: `count` counts each once for every binary digit of its number."""
+    parts = []
+    for bit in range(63):
+        chosen = texts.counts >> np.uint64(bit) & np.uint64(1) == 1
+        if chosen.any():
+            parts.append((count(texts.texts.filter(chosen)), 1 << bit))
+    return replace(mix_counts(parts), read=None)  # the documents of the text are unknown
+
+
+def read_counts(
+    corpus: Corpus,
+    pattern: str | Pattern | None = None,
+    *,
+    unit: str | None = None,
+    special_tokens: Sequence[str] = DEFAULT_SPECIAL_TOKENS,
+    **counting: Any,
+) -> PretokenCounts:
+    """Counts that files contain, added up, times the weights of the corpus's sources.
+
+    Args:
+        corpus: files that `PretokenCounts.save` wrote, and Parquet, CSV, JSON or JSON lines whose records have a text
+            (`corpus.config.field`) and its `count`, a whole number from 0 to 2^63 - 1. Counts of the same text add up.
+        pattern: cuts the texts of other files; None for the pattern of saved counts, or else
+            `tokenizer.patterns.FULL_STRENGTH`.
+        unit: as for `count_pretokens`; None for that of saved counts, or else "document".
+        special_tokens: as for `count_pretokens`.
+        counting: further arguments of `count_pretokens`.
+
+    Raises:
+        UserError: a file has no counts or a wrong one, saved counts have other settings, or a sum does not fit in 64
+            bits.
+    """
+    if not corpus.files or (left_out := corpus.selection("all")):
+        what = left_out[0] if corpus.files else f"the dataset {corpus.config.dataset}"
+        raise UserError(f"counts are read from whole files, without {what}; leave it out")
+    saved = {path: PretokenCounts.load(str(path)) for path, form in corpus.files if _is_saved(path, form)}
+    known = next(iter(saved.values()), None)
+    pattern = pattern or (known.pattern if known else patterns.FULL_STRENGTH)
+    unit = unit or (known.unit if known else "document")
+    asked = {"pattern.regex": patterns.resolve(pattern).regex, "unit": unit, "special_tokens": tuple(special_tokens)}
+    for path, counts in saved.items():
+        _check_same(asked, counts.settings, f"the settings and those of {path}")
+    parts = []
+    for _, source, weight in corpus.by_source():
+        parts += [(saved[path], weight) for path, _ in source.files if path in saved]
+        if files := [file for file in source.files if file[0] not in saved]:
+            texts = CountedTexts.read(source, files)
+            options = {"unit": unit, "special_tokens": special_tokens, **counting}
+            parts.append((count_pretokens(texts, pattern, **options), weight))
+    return mix_counts(parts)
+
+
+def _is_saved(path: Any, form: str) -> bool:
+    """Whether `PretokenCounts.save` wrote a file."""
+    import pyarrow.parquet as pq
+
+    if form == "parquet" and isinstance(path, Path):
+        with suppress(*parquet_errors()):  # a damaged file is reported when it is read
+            return _METADATA_KEY in (pq.read_schema(path).metadata or {})
+    return False
 
 
 def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
@@ -276,13 +364,7 @@ def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
     for counts, weight in parts:
         if type(weight) is not int or weight < 1:
             raise UserError(f"weight={weight!r} is not a positive integer; scale all weights to integers")
-        for what in ("pattern.regex", "unit", "special_tokens"):
-            one, other = attrgetter(what)(first), attrgetter(what)(counts)
-            if one != other:
-                raise UserError(
-                    f"the counts to add up differ in their {what}: {quoted(one)} and {quoted(other)}; count all "
-                    "corpora with the same settings"
-                )
+        _check_same(first.settings, counts.settings, "the counts to add up")
     data, offsets, totals = _native.sum_counts(
         [(counts.data, counts.offsets, counts.counts, weight) for counts, weight in parts]
     )
@@ -295,3 +377,13 @@ def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
         n_documents=sum(counts.n_documents * weight for counts, weight in parts),
         read=Recorder([counts.read for counts, _ in parts]).read(),
     )
+
+
+def _check_same(one: Mapping[str, object], other: Mapping[str, object], what: str) -> None:
+    """Raise a UserError if settings of counts differ."""
+    for name, value in one.items():
+        if value != other[name]:
+            raise UserError(
+                f"{what} differ in their {name}: {quoted(value)} and {quoted(other[name])}; count all text with the "
+                "same settings"
+            )

@@ -47,6 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(patterns::split, module)?)?;
     module.add_function(wrap_pyfunction!(counting::sum_counts, module)?)?;
     module.add_function(wrap_pyfunction!(merges::are_forbidden, module)?)?;
+    module.add_function(wrap_pyfunction!(phase1::train_balanced, module)?)?;
     module.add_function(wrap_pyfunction!(phase1::train_bpe, module)?)?;
     Ok(())
 }

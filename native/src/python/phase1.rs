@@ -1,6 +1,6 @@
 //! Phase 1.
 
-use numpy::PyReadonlyArray1;
+use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -8,7 +8,7 @@ use super::calls::{detached, user_error};
 use super::merges::{merge_result, veto, Progress};
 use super::{arrays, counting::check_counts};
 use crate::train::options::Tie;
-use crate::train::{cells::Words, merge_loop::MergeLoop};
+use crate::train::{balanced, cells::Words, merge_loop::MergeLoop};
 use crate::vocabulary::Tokens;
 
 /// Phase 1: merges of counted pretokens, which are sequences of tokens, by rank: `ranks` concatenated, `tokens` by rank.
@@ -30,20 +30,12 @@ pub fn train_bpe<'py>(
     special_tokens: Vec<String>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let mut table = Tokens::default();
-    tokens.iter().for_each(|token| {
-        table.push(token);
-    });
     let veto = veto(max_token_bytes, None, forbid, special_tokens)?;
-    let (offsets, counts) = (arrays::to_vec(&offsets)?, arrays::to_vec(&counts)?);
-    let words = match ranks {
-        Ranks::Narrow(ranks) => words(&arrays::slice(&ranks)?, &offsets, &counts, tokens.len()),
-        Ranks::Wide(ranks) => words(&arrays::slice(&ranks)?, &offsets, &counts, tokens.len()),
-    }?;
+    let words = words((ranks, offsets, counts), tokens.len())?;
     let tie = Tie::parse(tie_break).map_err(user_error)?;
     let mut progress = Progress::new(progress);
     let result = detached(py, || {
-        let mut merging = MergeLoop::new(words, table, tie, &veto, min_count);
+        let mut merging = MergeLoop::new(words, table(&tokens), tie, &veto, min_count);
         let stop = merging.run(n_merges, |n| progress.report(n));
         Ok((merging.report, stop))
     });
@@ -54,6 +46,80 @@ pub fn train_bpe<'py>(
     merge_result(py, report, stop)
 }
 
+/// `train_bpe` in which the source that is compressed worst chooses the next merge (`crate::train::balanced`): the one
+/// whose cost is highest. Costs are pairs: the number of tokens in `measured` (None: in its own words) before the first
+/// merge, and what this number is multiplied by. The result has the `source` of each merge, too.
+#[pyfunction]
+#[pyo3(signature = (sources, measured, costs, tokens, n_merges, *, tie_break, min_count, max_token_bytes, forbid, special_tokens, progress))]
+#[allow(clippy::too_many_arguments)] // keywords of one call
+pub fn train_balanced<'py>(
+    py: Python<'py>,
+    sources: Vec<Segments<'py>>,
+    measured: Option<Vec<Segments<'py>>>,
+    costs: Vec<(u64, f64)>,
+    tokens: Vec<Vec<u8>>,
+    n_merges: usize,
+    tie_break: &str,
+    min_count: u64,
+    max_token_bytes: Option<usize>,
+    forbid: Vec<String>,
+    special_tokens: Vec<String>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let veto = veto(max_token_bytes, None, forbid, special_tokens)?;
+    let tie = Tie::parse(tie_break).map_err(user_error)?;
+    let in_words = |segments: Vec<Segments<'py>>| -> PyResult<Vec<Words>> {
+        segments.into_iter().map(|segments| words(segments, tokens.len())).collect()
+    };
+    let n_sources = sources.len();
+    let (sources, measured) = (in_words(sources)?, measured.map(in_words).transpose()?);
+    if costs.len() != n_sources || measured.as_ref().is_some_and(|measured| measured.len() != n_sources) {
+        return Err(user_error(format!("there are {n_sources} sources; each needs a cost and measured words")));
+    }
+    let mut progress = Progress::new(progress);
+    let result = detached(py, || {
+        let merging = |words| MergeLoop::new(words, table(&tokens), tie, &veto, 1);
+        let mut measured = measured.map(Vec::into_iter);
+        let mut balanced: Vec<balanced::Source> = sources
+            .into_iter()
+            .zip(costs)
+            .map(|(words, (tokens, scale))| balanced::Source {
+                counted: merging(words),
+                measured: measured.as_mut().and_then(Iterator::next).map(merging),
+                tokens,
+                scale,
+            })
+            .collect();
+        Ok(balanced::run(&mut balanced, n_merges, min_count, |n| progress.report(n)))
+    });
+    if let Some(error) = progress.error {
+        return Err(error);
+    }
+    let (report, chosen, stop) = result?;
+    let result = merge_result(py, report, stop)?;
+    result.set_item("source", chosen.into_pyarray(py))?;
+    Ok(result)
+}
+
+fn table(tokens: &[Vec<u8>]) -> Tokens {
+    let mut table = Tokens::default();
+    tokens.iter().for_each(|token| {
+        table.push(token);
+    });
+    table
+}
+
+/// Pretokens as ranks of tokens, concatenated, their offsets, and their counts.
+type Segments<'py> = (Ranks<'py>, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, u64>);
+
+fn words((ranks, offsets, counts): Segments, n_tokens: usize) -> PyResult<Words> {
+    let (offsets, counts) = (arrays::to_vec(&offsets)?, arrays::to_vec(&counts)?);
+    match ranks {
+        Ranks::Narrow(ranks) => words_of(&arrays::slice(&ranks)?, &offsets, &counts, n_tokens),
+        Ranks::Wide(ranks) => words_of(&arrays::slice(&ranks)?, &offsets, &counts, n_tokens),
+    }
+}
+
 /// Ranks of tokens; bytes while no merges are known.
 #[derive(FromPyObject)]
 pub enum Ranks<'py> {
@@ -61,7 +127,7 @@ pub enum Ranks<'py> {
     Wide(PyReadonlyArray1<'py, u32>),
 }
 
-fn words<T: Copy + Into<u32>>(ranks: &[T], offsets: &[i64], counts: &[u64], n_tokens: usize) -> PyResult<Words> {
+fn words_of<T: Copy + Into<u32>>(ranks: &[T], offsets: &[i64], counts: &[u64], n_tokens: usize) -> PyResult<Words> {
     check_counts(ranks, offsets, counts)?;
     if ranks.iter().any(|&rank| rank.into() as usize >= n_tokens) {
         return Err(user_error(format!("a pretoken has a rank that is not below the {n_tokens} tokens")));

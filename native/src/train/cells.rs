@@ -29,7 +29,7 @@ impl Words {
         let weighted = order
             .iter()
             .try_fold(0u64, |sum, &i| sum.checked_add(weights[i as usize].checked_mul(word(i as usize).len() as u64)?))
-            .ok_or("the sum of the counts does not fit 64 bits; use smaller weights")?;
+            .ok_or("the sum of the counts does not fit 64 bits; use smaller counts or weights")?;
         if total >= DEAD as usize {
             return Err(format!("{total} cells are too many for one merge loop (at most 2^31)"));
         }

@@ -9,15 +9,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::candidates::{parts, Candidate, Queue};
+use super::candidates::{key, parts, Candidate, Queue};
 use super::cells::{Weights, Words, DEAD};
-use super::occurrences::{Map, Neighbour, Occurrence, Pair, NO_NEIGHBOUR};
+use super::occurrences::{Map, Neighbour, Occurrence, Pair, NOWHERE, NO_NEIGHBOUR};
 use super::options::{Phase2Options, RejectedPairs, Tie, Veto};
 use super::report::{Merge, Report, Stop};
 use crate::vocabulary::Tokens;
 
 /// Time between two reports of progress.
-const PROGRESS: Duration = Duration::from_millis(100);
+pub(super) const PROGRESS: Duration = Duration::from_millis(100);
 
 /// The pair to merge next.
 struct Selected {
@@ -118,18 +118,44 @@ impl<'a> MergeLoop<'a> {
                 Err(stop) => return stop,
             };
             let (left, right) = parts(best.pair);
-            let id = self.tokens.push(&token);
-            if self.phase2.max_tokens.is_some() {
-                self.phase2.widths.push(self.width(left, right));
-            }
-            let tokens = &self.tokens;
-            self.ids_by_hash.insert_unique(hash(&token), id, |&id| hash(tokens.get(id)));
-            self.left.push(NO_NEIGHBOUR);
-            self.right.push(NO_NEIGHBOUR);
-            self.merge(left, right, id, best.place);
+            self.make(&token, left, right, best.place);
             self.report.merges.push(Merge { left, right, count: best.place.count });
         }
         Stop::Full
+    }
+
+    /// Makes a token and merges its pair. Returns the number of tokens that this removes from the words.
+    fn make(&mut self, token: &[u8], left: u32, right: u32, place: Pair) -> u64 {
+        let id = self.tokens.push(token);
+        if self.phase2.max_tokens.is_some() {
+            self.phase2.widths.push(self.width(left, right));
+        }
+        let tokens = &self.tokens;
+        self.ids_by_hash.insert_unique(hash(token), id, |&id| hash(tokens.get(id)));
+        self.left.push(NO_NEIGHBOUR);
+        self.right.push(NO_NEIGHBOUR);
+        self.merge(left, right, id, place)
+    }
+
+    /// Counts and tracks all pairs, however rare, so that `apply` finds them.
+    pub(super) fn track_all(&mut self) {
+        (self.min_count, self.threshold) = (1, 1);
+        self.index();
+    }
+
+    /// The best pair of at least `min_count` and its count. It remains tracked, for `apply`, but is not found again.
+    pub(super) fn best(&mut self, min_count: u64) -> Option<Merge> {
+        let (_, best) = self.select().ok()?;
+        self.pairs.insert(best.pair, best.place);
+        let (left, right) = parts(best.pair);
+        Some(Merge { left, right, count: best.place.count }).filter(|merge| merge.count >= min_count)
+    }
+
+    /// Merges a pair that may be of any count, or absent. Returns the number of tokens that this removes from the words.
+    pub(super) fn apply(&mut self, left: u32, right: u32) -> u64 {
+        let place = self.pairs.remove(&key(left, right)).unwrap_or(NOWHERE);
+        let token = [self.tokens.get(left), self.tokens.get(right)].concat();
+        self.make(&token, left, right, place)
     }
 
     /// Pops the best pair that may be merged, with the bytes of its product.

@@ -1,5 +1,6 @@
 //! Training: the merge loop of both phases, and phase 2.
 
+pub mod balanced;
 mod candidates;
 pub mod cells;
 pub mod forbidden;

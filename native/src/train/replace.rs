@@ -7,7 +7,8 @@ use super::occurrences::{Neighbour, Occurrence, Pair, BLOCK, NO_NEIGHBOUR, UNTRA
 use crate::runtime::{interrupt::poll, memory};
 
 impl MergeLoop<'_> {
-    pub(super) fn merge(&mut self, left: u32, right: u32, new: u32, pair: Pair) {
+    /// Returns the number of merged occurrences in the text.
+    pub(super) fn merge(&mut self, left: u32, right: u32, new: u32, pair: Pair) -> u64 {
         // Replace occurrences from left to right, and record their neighbours.
         self.occurrences.clear();
         let mut weights = Weights::new(&self.runs);
@@ -99,6 +100,7 @@ impl MergeLoop<'_> {
         for before in touched_left {
             self.left[before as usize] = NO_NEIGHBOUR;
         }
+        self.occurrences.iter().map(|occurrence| occurrence.weight).sum()
     }
 
     fn subtract(&mut self, pair: u64, count: u64) {

@@ -130,7 +130,9 @@ def test_after_a_kill_at_any_change_of_a_file_the_same_command_finishes(tmp_path
 def test_training_is_rejected_before_it_starts(tmp_path, mistake, monkeypatch, arguments, message):
     path = tmp_path / "a.txt"
     path.write_text("a text of more than ten bytes")
-    monkeypatch.setattr(train, "open_text", lambda *_, **__: Corpus(CorpusConfig([str(path)], document_limit_bytes=10)))
+    monkeypatch.setattr(
+        train, "open_sources", lambda *_, **__: Corpus(CorpusConfig([str(path)], document_limit_bytes=10))
+    )
     monkeypatch.setattr(train, "count_pretokens", lambda *_, **__: pytest.fail("work has started"))
     assert message in mistake("train", path, "--vocab-size", "300", "--to", tmp_path / "to", *arguments)
     assert not (tmp_path / "to").exists()

@@ -47,7 +47,7 @@ def test_wrong_sources_are_errors(folders):
     with pytest.raises(UserError, match="is in the sources web and code"):
         Corpus(CorpusConfig(sources={"web": str(folders), "code": str(folders / "code")}))
     for web, options, message in (
-        (":x", {}, r"sources.web has .*whose weight is not a positive integer"),
+        (":x", {}, r"sources.web has .*whose weight is not a positive number"),
         (":3", {"max_bytes": 5}, "use sample"),
         (":3", {"paths": [str(folders)]}, "either paths, sources or a dataset"),
     ):

@@ -1,0 +1,119 @@
+"""Parity-aware phase 1 against its reference, and the text by which sources are balanced."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from superbpe import train_superbpe
+from tests.properties import examples
+from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
+from tokenizer.corpus.parallel import parallel_texts
+from tokenizer.definition import ALPHABET
+from tokenizer.reference.balanced import train_balanced
+from tokenizer.train.balanced import Balanced
+from tokenizer.train.bpe import TIE_BREAKS, segment
+
+pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+
+WORDS = st.dictionaries(st.text("abcé", min_size=1, max_size=8), st.integers(1, 6), min_size=1, max_size=12)
+RATIOS = [1, 0.5, 1.7, 3]
+
+
+def counted(words):
+    return {str(i): count_pretokens(of_source, "none", special_tokens=["ab"]) for i, of_source in enumerate(words)}
+
+
+def merged(tokenizer):
+    """The merges as pairs of byte strings."""
+    tokens = [bytes([byte]) for byte in ALPHABET]
+    for left, right in tokenizer.ranks():
+        tokens.append(tokens[left] + tokens[right])
+    return [(tokens[left], tokens[right]) for left, right in tokenizer.ranks()]
+
+
+@examples(
+    60,
+    600,
+    words=st.lists(WORDS, min_size=2, max_size=4),
+    parallel=st.none() | st.lists(WORDS, min_size=4, max_size=4),
+    tie_break=st.sampled_from(TIE_BREAKS),
+    min_count=st.sampled_from([1, 2, 5]),
+    n_merges=st.integers(1, 30),
+)
+def test_merges_equal_the_reference(words, parallel, tie_break, min_count, n_merges):
+    words = [{**of_source, "x": 1} for of_source in words]  # text remains if a special string is all of it
+    sources = counted(words)
+    options = {"tie_break": tie_break, "min_count": min_count, "special_tokens": ["ab"]}
+    if parallel is None:
+        balanced = Balanced(sources=sources, ratios=dict(zip(sources, RATIOS, strict=False)))
+        sizes = [sum(len(key) * n for key, n in counts.items()) for counts in sources.values()]
+        measured, scales = None, [ratio / size for ratio, size in zip(RATIOS, sizes, strict=False)]
+    else:
+        tested = counted([{**text, "x": 1} for text in parallel[: len(words)]])
+        balanced = Balanced(sources=sources, parallel=tested)
+        measured, scales = [dict(counts.items()) for counts in tested.values()], [1.0] * len(words)
+    expected = train_balanced(
+        [dict(counts.items()) for counts in sources.values()], n_merges, scales=scales, measured=measured, **options
+    )
+    counts = []
+    tokenizer = train_bpe(balanced, 256 + n_merges + 1, on_counts=counts.append, **options)
+    assert merged(tokenizer) == [(left, right) for _, left, right, _ in expected]
+    assert counts[0].tolist() == [count for *_, count in expected]
+    costs = balanced.costs(lambda of_source: segment(of_source, tokenizer))
+    assert all(np.isfinite(cost) for cost in costs.values())
+
+
+@pytest.fixture
+def languages(tmp_path):
+    """Two sources with translations, of which one has much more other text."""
+    english = [f"the quick brown fox jumps over dog number {i} and sleeps" for i in range(20)]
+    japanese = [f"素早い茶色の狐が犬{i}を飛び越えて眠る" for i in range(20)]
+    for name, texts, more in (("en", english, 200), ("ja", japanese, 1)):
+        rows = [{"text": text, "id": {"nr": i}} for i, text in enumerate(texts)]
+        rows += [{"text": f"{texts[i % 20]} and more {i}"} for i in range(more)] + [
+            {"text": "other", "id": {"nr": name}}
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Corpus(CorpusConfig(sources={name: str(tmp_path / f"{name}.jsonl") for name in ("en", "ja")}))
+
+
+def test_sources_are_balanced_by_their_translations(languages):
+    texts = parallel_texts(languages, "id.nr")
+    assert [len(list(of_source())) for of_source in texts.values()] == [20, 20]
+    sources = {name: count_pretokens(part, "o200k") for name, part, _ in languages.by_source()}
+    balanced = Balanced(
+        sources=sources, parallel={name: count_pretokens(text, "o200k") for name, text in texts.items()}
+    )
+    tokenizer = train_bpe(balanced, 330)
+    plain = train_bpe(languages, 330)
+    assert plain == train_bpe(balanced.total, 330)
+    spread = [
+        np.ptp(list(balanced.costs(lambda counts, of=one: segment(counts, of)).values())) for one in (plain, tokenizer)
+    ]
+    assert spread[1] <= 20 < spread[0]
+    assert tokenizer.cut(300).ranks().tolist() == train_bpe(balanced, 300).ranks().tolist()
+    assert train_bpe(balanced, 330, start=train_bpe(balanced, 290)).ranks().tolist() == tokenizer.ranks().tolist()
+    assert tokenizer.provenance["phase1"]["balanced"]["parallel_bytes"].keys() == {"en", "ja"}
+    superwords = train_superbpe(tokenizer, languages, vocab_size=330, transition=300, rules="digits")
+    assert superwords.ranks()[:43].tolist() == tokenizer.ranks()[:43].tolist()
+    assert len(superwords.superword_ids())
+
+
+def test_mistakes_with_balance_are_named(languages):
+    one = {"en": count_pretokens(["text"], "gpt2")}
+    two = one | {"de": count_pretokens(["Text"], "gpt2")}
+    for options, message in (
+        ({"sources": one, "ratios": {"en": 1}}, r"only 1 source\(s\) to balance"),
+        ({"sources": two}, "either by parallel text or by ratios"),
+        ({"sources": two, "parallel": two, "ratios": {"en": 1, "de": 1}}, "either by parallel text or by ratios"),
+        ({"sources": two, "parallel": one}, "parallel is for the sources en, but the sources are en, de"),
+        *(({"sources": two, "ratios": {"en": 1, "de": x}}, "ratio of de") for x in (0, -1, True, "1", float("nan"))),
+    ):
+        with pytest.raises(UserError, match=message):
+            Balanced(**options)
+    with pytest.raises(UserError, match=r"no value of the field name is in all sources .*en: 0, ja: 0"):
+        parallel_texts(languages, "name")
+    with pytest.raises(UserError, match="but these are counts"):
+        train_bpe(Balanced(sources=two, ratios={"en": 1, "de": 1}), 260, pattern="gpt2")

@@ -1,0 +1,56 @@
+"""Parallel text: documents of several sources that are translations of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.reading import feeding
+from tokenizer.corpus.records import file_records
+from tokenizer.corpus.rows import lookup
+from tokenizer.errors import DataError, UserError
+
+
+def parallel_texts(corpus: Corpus, field: str) -> dict[str, Callable[[], Iterator[str]]]:
+    """Documents of each source whose value of a field occurs in all sources; documents with one value are translations.
+
+    Args:
+        corpus: records in named sources; those without the field are not parallel text.
+        field: field (dotted) of strings or whole numbers.
+
+    Raises:
+        UserError: no value is in all sources.
+    """
+    sources = {name: part for name, part, _ in corpus.by_source()}
+    values = {name: {value for value, _ in _documents(part, field)} for name, part in sources.items()}
+    common = set[str]().union(*values.values()).intersection(*values.values())
+    if not common:
+        found = ", ".join(f"{name}: {len(known):,}" for name, known in values.items())
+        raise UserError(
+            f"no text is parallel: no value of the field {field} is in all sources (different values: {found}); name "
+            "the field that is equal in translations"
+        )
+
+    def texts(part: Corpus) -> Iterator[str]:
+        return (text for value, text in _documents(part, field) if value in common)
+
+    return {name: partial(texts, part) for name, part in sources.items()}
+
+
+def _documents(corpus: Corpus, field: str) -> Iterator[tuple[str, str]]:
+    """Value of the field and text of the records that have both."""
+    for path, form in corpus.files:
+        if form == "txt":
+            raise UserError(f"{path} is plain text, which has no field {field}; parallel text needs records")
+        with feeding([path], 1) as (feed,):
+            for number, record in enumerate(file_records(path, form, feed, corpus.config)):
+                value: Any = None
+                with suppress(DataError):  # it has no such field
+                    value = lookup(record, field, number, "") if isinstance(record, dict) else None
+                if isinstance(value, str | int):
+                    text = lookup(record, corpus.config.field, number, "")
+                    if text:
+                        yield str(value), text

@@ -1,0 +1,110 @@
+"""Parity-aware phase 1: several sources, of which the one that is compressed worst chooses the next merge.
+
+Variant `base` of Foroutan et al. (2025, arXiv 2508.04796); `tokenizer.reference.balanced` defines it. Each source takes
+the memory of training on it alone with all pairs tracked: about 8 bytes per byte of its distinct pretokens, and 60 per
+distinct pair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tokenizer import _native
+from tokenizer.errors import UserError, listed, quoted
+from tokenizer.train.counting import PretokenCounts, mix_counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Balanced:
+    """Sources of a text that shall have the same cost, for `train_bpe`.
+
+    Attributes:
+        sources: counts of the pretokens of each source, by name; at least two.
+        parallel: counts of the same text in each source, translated. The source with the most tokens of it costs most.
+        ratios: instead of `parallel`, the bytes that each source needs for the same content, compared with the others.
+            The source with the lowest bytes per token, divided by its ratio, costs most. Ratios are required because
+            plain bytes favor scripts with more bytes per character.
+
+    Raises:
+        UserError: there are too few sources, or not one measure with a positive number for each.
+    """
+
+    sources: Mapping[str, PretokenCounts]
+    parallel: Mapping[str, PretokenCounts] | None = None
+    ratios: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        if len(self.sources) < 2:
+            raise UserError(f"only {len(self.sources)} source(s) to balance: name at least two")
+        given = [measure for measure in (self.parallel, self.ratios) if measure is not None]
+        if len(given) != 1:
+            raise UserError("sources are balanced either by parallel text or by ratios; give one of them")
+        if given[0].keys() != self.sources.keys():
+            raise UserError(
+                f"{'ratios' if self.parallel is None else 'parallel'} is for the sources {listed(given[0])}, but the "
+                f"sources are {listed(self.sources)}; give it for each"
+            )
+        ratios: Mapping[str, Any] = self.ratios or {}  # types are not checked in user code
+        for name, ratio in ratios.items():
+            if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < math.inf:
+                raise UserError(f"the ratio of {name} is {quoted(ratio)}; it must be a number above 0")
+
+    @cached_property
+    def total(self) -> PretokenCounts:
+        """Counts of all sources."""
+        return mix_counts([(counts, 1) for counts in self.sources.values()])
+
+    @property
+    def _measured(self) -> Mapping[str, PretokenCounts]:
+        return self.parallel or self.sources
+
+    def about(self) -> dict[str, Any]:
+        """The tokenizer's provenance: bytes of parallel text, or ratios, by source."""
+        if self.parallel is None:
+            return {"ratios": dict(self.ratios or {})}
+        return {"parallel_bytes": {name: counts.n_bytes for name, counts in self.parallel.items()}}
+
+    def costs(self, segment: Callable[[PretokenCounts], Any]) -> dict[str, float]:
+        """Cost of each source: tokens of the parallel text, or tokens per byte times the ratio.
+
+        Args:
+            segment: cuts pretokens into tokens, with `offsets`.
+        """
+        return {name: tokens * scale for name, (tokens, scale) in self._costs(segment).items()}
+
+    def _costs(self, segment: Callable[[PretokenCounts], Any]) -> dict[str, tuple[int, float]]:
+        """Number of tokens of each source, and the number that it is multiplied by."""
+        costs = {}
+        for name, counts in self._measured.items():
+            scale = self.ratios[name] / _length(counts, counts.offsets) if self.ratios else 1.0
+            costs[name] = _length(counts, segment(counts).offsets), scale
+        return costs
+
+    def train(
+        self, segment: Callable[[PretokenCounts], Any], n_merges: int, options: Mapping[str, Any]
+    ) -> _native.BalancedResult:
+        """Merges of the balanced sources; `options` are those of `_native.train_bpe`."""
+
+        def segments(of: Mapping[str, PretokenCounts]) -> list[Any]:
+            return [(*segment(counts)[1:], counts.counts) for counts in of.values()]
+
+        return _native.train_balanced(
+            segments(self.sources),
+            None if self.parallel is None else segments(self.parallel),
+            list(self._costs(segment).values()),
+            segment(self.total).tokens,
+            n_merges,
+            **options,
+        )
+
+
+def _length(counts: PretokenCounts, offsets: Any) -> int:
+    """Length of all counted pretokens, with these offsets."""
+    return int((counts.counts * np.diff(offsets).astype(np.uint64)).sum())
