@@ -11,7 +11,7 @@ from experiments.fertility.choosing import CHEAPEST, LEAST_COUNT, is_rare
 from experiments.numbers import percent, si, signed
 from experiments.progress import Lines, Table
 from experiments.report import page
-from experiments.report.fertility_page import premium
+from experiments.report.fertility_page import difference
 from experiments.report.figures import Figure, colour, data, shape, spec, vocabulary_axis
 from experiments.shell import command_text
 from tokenizer.corpus.text_files import without_ending
@@ -47,7 +47,7 @@ def render(report: Mapping[str, Any]) -> str:
         names=[one["name"] for one in every],
         table_of_all=table(report, every),
         commands={one["name"]: command_text(["superbpe", *one["command"]]) for one in finalists if one["command"]},
-        premium=premium,
+        difference=difference,
         shade=_shade,
         bakeoff=command_text(["superbpe", *report["bakeoff"]["command"]]),
     )
@@ -65,7 +65,7 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
                 Lines(one["name"], remark),
                 f"{one['vocab_size']:,}",
                 f"{one['bytes_per_token']:.3f}",
-                premium(one, "relative") if one["reference"] != one["name"] else "reference",
+                difference(one, "relative") if one["reference"] != one["name"] else "reference",
                 si(one["flops_per_byte"]),
                 *([_loss(one)] if with_losses else []),
                 si(one["cache_bytes_per_byte"]),
