@@ -119,8 +119,10 @@ class Tally:
 
     Args:
         tokenizer: The tokenizer.
-        units: Words, numbers and characters by document, which are filled in.
+        n_documents: Number of documents.
         every: Measure one document of this many.
+        units: Words, numbers and characters by document, which are filled in; None for new ones. Tallies of one text
+            share them.
 
     Attributes:
         measured: bool[n_documents], the documents that are measured.
@@ -134,24 +136,24 @@ class Tally:
         cut: The ones that tokens cut, of located documents.
     """
 
-    def __init__(self, tokenizer: TokenizerLike, units: Counts, every: int = 1) -> None:
-        n_documents = len(units.words)
+    def __init__(self, tokenizer: TokenizerLike, n_documents: int, every: int = 1, units: Counts | None = None) -> None:
         self.tokenizer = tokenizer
         self.measured = np.arange(n_documents) % every == 0
         self.tokens, self.lost = np.zeros(n_documents, np.int64), np.zeros(n_documents, np.int64)
         self.changed = np.zeros(n_documents, np.bool_)
         self.counts = np.zeros(tokenizer.vocab_size, np.int64)
         self.located = np.zeros(n_documents, np.bool_)
-        self.units, self.cut = units, Counts(*np.zeros((3, n_documents), np.int32))
+        self.cut, zeros = (Counts(*np.zeros((3, n_documents), np.int32)) for _ in range(2))
+        self.units = units or zeros
         self._lengths = tokenizer.token_byte_lengths().astype(np.uint32)
         self._lock = threading.Lock()
 
-    def add(self, batch: Batch, first: int, units: Units) -> None:
-        """Count the tokens of a batch whose first document has index `first`."""
+    def add(self, batch: Batch, first: int, units: Units | None = None) -> None:
+        """Count the tokens of a batch whose first document has index `first`; `units` are those of the batch."""
         chosen = np.flatnonzero(self.measured[first : first + len(batch)])
         if len(chosen) < len(batch):
             batch = Batch.from_texts([batch.text(i) for i in chosen.tolist()])
-            units = find_units(batch.data, batch.offsets[1:])
+            units = None
         if not len(batch):
             return
         stream = self.tokenizer.encode_stream(batch, len(self.counts), self._lengths, narrow=False)
@@ -163,7 +165,7 @@ class Tally:
             unknown = -1 if self.tokenizer.unknown_id is None else self.tokenizer.unknown_id
             replaced = np.where(stream.ids == unknown, stream.covered.astype(np.int64), 0)
             self.lost[at] = np.diff(batch.offsets) - stream.spelled + np.add.reduceat(replaced, stream.ends - lengths)
-        self._locate(batch, stream, lengths, at, units)
+        self._locate(batch, stream, lengths, at, units or find_units(batch.data, batch.offsets[1:]))
         counts = np.bincount(stream.ids, minlength=len(self.counts))[:-1]  # without the mark: not a token
         with self._lock:
             self.counts += counts
@@ -210,8 +212,8 @@ def tally(
     """
     n, total = len(documents), int(documents.n_bytes.sum())
     sampled = min(n, -(-total // sample_bytes)) if sample_bytes else 1
-    units_of_text = Counts(*np.zeros((3, n), np.int32))
-    tallies = [Tally(one, units_of_text, sampled if isinstance(one, ExternalTokenizer) else 1) for one in tokenizers]
+    of_text = Counts(*np.zeros((3, n), np.int32))
+    tallies = [Tally(one, n, sampled if isinstance(one, ExternalTokenizer) else 1, of_text) for one in tokenizers]
     tick = Throttle(progress, "bytes encoded", len(tallies) * total)
     batches = text.batches("all")
     done = first = 0
