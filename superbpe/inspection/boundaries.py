@@ -8,6 +8,7 @@ a run of four decimal digits or more: a shorter one has no place to be cut. A *c
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -93,6 +94,53 @@ class Units:
         """Return the word (index into `words`) of each cut inside a word, ascending: int64 [n_cuts]."""
         at = np.unique(token_ends[(self.flags[token_ends] & _WORD) > 0])
         return np.searchsorted(self.words[:, 0], at, side="right") - 1
+
+
+class SplitWord(NamedTuple):
+    """A word that a tokenizer splits somewhere in a text.
+
+    Attributes:
+        text: the word.
+        count: its occurrences, split or not.
+        cuts: cuts inside all of them, which is the number of tokens that whole words would save.
+        ids: the tokens of its most frequent split.
+        place: start of an occurrence with this split, in bytes.
+    """
+
+    text: str
+    count: int
+    cuts: int
+    ids: list[int]
+    place: int
+
+
+def worst_split(data: npt.NDArray[np.uint8], units: Units, ids: npt.ArrayLike, token_ends: Ints) -> list[SplitWord]:
+    """Return the words that a tokenizer splits, the most cuts first.
+
+    Args:
+        data: concatenated UTF-8 of the documents, uint8 [n_bytes].
+        units: the words of these documents.
+        ids: tokens of the documents, [n_tokens].
+        token_ends: end of each token in bytes.
+    """
+    raw, spans, ids = data.tobytes(), units.words, np.asarray(ids)
+    counts = Counter(raw[start:stop] for start, stop in spans.tolist())
+    split, n_cuts = np.unique(units.words_cut(token_ends), return_counts=True)
+    first = np.searchsorted(token_ends, spans[split, 0], side="right")
+    cuts: Counter[bytes] = Counter()
+    splits = defaultdict[bytes, Counter[tuple[int, ...]]](Counter)
+    places: dict[tuple[bytes, tuple[int, ...]], int] = {}
+    for (start, stop), n, at in zip(spans[split].tolist(), n_cuts.tolist(), first.tolist(), strict=True):
+        word, tokens = raw[start:stop], tuple(ids[at : at + n + 1].tolist())
+        cuts[word] += n
+        splits[word][tokens] += 1
+        places.setdefault((word, tokens), start)
+    return [
+        SplitWord(
+            word.decode(), counts[word], n, list(tokens := splits[word].most_common(1)[0][0]), places[word, tokens]
+        )
+        for word, n in cuts.most_common()
+    ]
 
 
 def find_units(data: npt.NDArray[np.uint8], ends: Ints) -> Units:
