@@ -275,7 +275,9 @@ def _split(one: Side) -> dict[str, Any] | None:
             "word": word.text,
             "count": word.count,
             "cuts": word.cuts,
-            "tokens": _rows(one, word.ids),
+            "tokens": [
+                {"id": i, "text": one.tokens.text[i], "superword": bool(one.tokens.superword[i])} for i in word.ids
+            ],
             "around": _around(one.encoded, word.place, len(word.text.encode())),
         }
         for word in words[:SPLIT_WORDS]
