@@ -310,7 +310,7 @@ def gini_of_sources(tally: Tally, documents: Documents, *, parallel: bool = Fals
     sources = [group.documents[tally.measured[group.documents]] for group in documents.groups if group.by == SOURCE]
     sizes = np.ones_like(documents.n_bytes) if parallel else documents.n_bytes
     costs = [tally.tokens[chosen].sum() / sizes[chosen].sum() for chosen in sources if len(chosen)]
-    return gini(costs) if len(costs) > 1 else None
+    return gini(costs) if len(costs) > 1 and any(costs) else None
 
 
 def gini(costs: Sequence[float]) -> float:

@@ -104,9 +104,9 @@ def numbers(report: Mapping[str, Any]) -> Table:
     """The numbers of all tokenizers, for the page and the terminal."""
     rows = report["tokenizers"]
 
-    def line(title: str, key: str, form: str = ",", of: str = "", unknown: str = "–") -> list[str]:
+    def line(title: str, key: str, form: str = ",", of: str = "") -> list[str]:
         values = [(row[of] if of else row)[key] for row in rows]
-        return [title, *(unknown if value is None else format(value, form) for value in values)]
+        return [title, *("not measured" if value is None else format(value, form) for value in values)]
 
     lines = [
         line("size, including special tokens and unused ids", "vocab_size"),
@@ -137,17 +137,13 @@ def numbers(report: Mapping[str, Any]) -> Table:
             ("share of bytes in superwords", "superword_bytes", ".4f"),
             ("share of other tokens across pretokens", "crossing_tokens", ".4f"),
             ("share of parts of characters among the tokens", "partial_tokens", ".2e"),
+            ("STRR: share of words in one token", "strr", ".4f"),
+            ("proportion of continued words", "continued_words", ".4f"),
+            ("digit boundaries: share of numbers cut in groups of three", "digit_boundaries", ".4f"),
+            ("characters cut inside UTF-8, per character", "cut_characters", ".2e"),
         ):
             lines.append(line(title, key, form, "on_text"))
-        for title, key in (
-            ("STRR: share of words in one token", "strr"),
-            ("proportion of continued words", "continued_words"),
-            ("digit boundaries: share of numbers cut in groups of three", "digit_boundaries"),
-            ("characters cut inside UTF-8, per character", "cut_characters"),
-            ("residues: share of the measured tokens", "residues"),
-        ):
-            form = ".2e" if key == "cut_characters" else ".4f"
-            lines.append(line(title, key, form, "on_text", unknown="not measured"))
+        lines.append(line("residues: share of the measured tokens", "residues", ".4f"))
     measured = f", measured on {report['text']}" if report["text"] else ""
     return Table(report["title"] + measured, ["", *(row["label"] for row in rows)], lines)
 
@@ -209,15 +205,9 @@ def _summary(one: Side) -> dict[str, Any]:
         "never_produced": None if counts is None else int((about.ordinary & (counts == 0)).sum()),
         "opens_in": {answer.reader: answer.text for answer in opens_in(tokenizer)},
         "near_duplicates": {"groups": len(groups), "tokens": sum(map(len, groups))},
-        "on_text": None if one.measured is None else {**dataclasses.asdict(one.measured), **_share_of_residues(one)},
+        "residues": None if one.occurrences is None else one.occurrences.share,
+        "on_text": None if one.measured is None else dataclasses.asdict(one.measured),
     }
-
-
-def _share_of_residues(one: Side) -> dict[str, float | None]:
-    """The share of residues among the tokens that occur often enough to tell; None if there are none."""
-    found = one.occurrences
-    measured = 0 if found is None else int(found.measured.sum())
-    return {"residues": int(found.residue.sum()) / measured if found is not None and measured else None}
 
 
 def _rows(one: Side, ids: Sequence[int]) -> list[dict[str, Any]]:

@@ -54,6 +54,11 @@ class Occurrences:
         """Tokens that occur almost only inside others: bool [vocab_size]."""
         return self.measured & (self.alone <= MOST_ALONE * (self.alone + self.inside))
 
+    @property
+    def share(self) -> float | None:
+        """Residues per measured token; None if no token is measured."""
+        return int(self.residue.sum()) / int(self.measured.sum()) if self.measured.any() else None
+
 
 def occurrences(tokenizer: Tokenizer, counts: npt.ArrayLike) -> Occurrences:
     """Count the occurrences of each token inside the tokens of a text.
