@@ -180,7 +180,8 @@ class Tally:
         if stream.covered is None:
             ends = np.cumsum(np.append(self._lengths, np.uint32(0))[stream.ids], dtype=np.int64)
         else:  # the first of several tokens of a character covers it: the others cut it
-            ends = np.cumsum(stream.covered, dtype=np.int64) - ((stream.covered == 0) & (stream.ids < len(self.counts)))
+            ends = np.cumsum(stream.covered, dtype=np.int64)
+            ends = np.sort(ends - ((stream.covered == 0) & (stream.ids < len(self.counts))))
         if not located.all():
             ends += np.repeat(batch.offsets[1:] - np.cumsum(stream.spelled), lengths)
             ends = ends[np.repeat(located, lengths)]

@@ -89,11 +89,10 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
         "serving": Table(f"Serving, {report['deployment']['name']}", ["tokenizer", *SERVING.values()], served),
     }
     if original := report["translations_of"]:
-        rows = {(row["tokenizer"], row["group"]): row for row in report["rows"] if row["by"] == "source"}
-        cells = [
-            [name, *(difference(rows[arm, name], "premium") for arm in overall)] for name in _groups(report, "source")
-        ]
-        found["premium"] = Table(f"Premium of each source, against {original}", ["source", *overall], cells)
+        of_source = {(row["tokenizer"], row["group"]): row for row in report["rows"] if row["by"] == "source"}
+        names = _groups(report, "source")
+        premiums = [[name, *(with_interval(of_source[arm, name], "premium") for arm in overall)] for name in names]
+        found["premium"] = Table(f"Premium of each source, against {original}", ["source", *overall], premiums)
     for by in ("kind", "source", "script"):
         rows = {(row["tokenizer"], row["group"]): row for row in report["rows"] if row["by"] == by}
         grouped = []

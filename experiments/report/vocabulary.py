@@ -263,7 +263,7 @@ def _split(one: Side) -> dict[str, Any] | None:
     rows = [
         {
             "word": word.text,
-            "count": word.count,
+            "count": word.n,
             "cuts": word.cuts,
             "tokens": [
                 {"id": i, "text": one.tokens.text[i], "superword": bool(one.tokens.superword[i])} for i in word.ids

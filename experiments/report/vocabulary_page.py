@@ -97,11 +97,10 @@ def _packed(one: Side, others: Sequence[Side], sample: str) -> str:
     }
     if one.encoded is not None:
         columns["count"] = one.encoded.counts
-    if one.occurrences is not None:
-        inside = one.occurrences
+        facts["tokens"] = len(one.encoded.ids)
+    if (inside := one.occurrences) is not None:
         columns |= {"inside": inside.inside, "host": inside.host + 1, "place": inside.place}
         columns["flags"] = flags + inside.residue * _RESIDUE
-        facts["tokens"] = len(one.encoded.ids)
     return pack(facts, columns)
 
 

@@ -85,5 +85,10 @@ def occurrences(tokenizer: Tokenizer, counts: npt.ArrayLike) -> Occurrences:
             total[part] += total[made]
             if n > most[part]:
                 most[part], host[part], place[part] = n, token, start
-    columns = (np.array(column, np.int64) for column in (inside, host, place))
-    return Occurrences(alone, *columns, merged=np.isin(np.arange(len(total)), products))
+    return Occurrences(
+        alone=alone,
+        inside=np.array(inside, np.int64),
+        host=np.array(host, np.int64),
+        place=np.array(place, np.int64),
+        merged=np.isin(np.arange(len(total)), products),
+    )

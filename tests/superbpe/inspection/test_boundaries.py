@@ -46,6 +46,8 @@ def test_words_numbers_and_characters():
     assert units.counts.words.tolist() == [len(words_of(text)) for text in DOCUMENTS]
     assert units.counts.numbers.tolist() == [len(numbers_of(text)) for text in DOCUMENTS]
     assert units.counts.characters.tolist() == [len(text) for text in DOCUMENTS]
+    _, units = units_of(["", ""])
+    assert [column.tolist() for column in (*units.counts, *units.cut(np.array([0])))] == [[0, 0]] * 6
 
 
 @pytest.mark.parametrize("name", ["superwords", "gpt2", "two_pass", "unfenced", "bytes"])
@@ -83,6 +85,6 @@ def test_worst_split():
     found = worst_split(batch.data, units, ids, np.cumsum([len(tokenizer.vocab[i]) for i in ids.tolist()]))
     split = {word.text: [tokenizer.vocab[i] for i in word.ids] for word in found}
     assert split == {"abcd": [b" ab", b"cd"], "abd": [b" ab", b"d"], "é": [b"\xc3", b"\xa9"]}
-    assert [(word.text, word.count, word.cuts) for word in found] == [("abcd", 3, 3), ("abd", 2, 2), ("é", 1, 1)]
+    assert [(word.text, word.n, word.cuts) for word in found] == [("abcd", 3, 3), ("abd", 2, 2), ("é", 1, 1)]
     places = {word.text: word.place for word in found}
     assert batch.data[places["abd"] :].tobytes().startswith(b"abd abcd")

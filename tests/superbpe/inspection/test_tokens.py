@@ -9,6 +9,7 @@ from tests import texts
 from tests.generated import merged
 from tokenizer import Tokenizer, patterns
 from tokenizer.reference import merge_by_rank, ranks_of
+from tokenizer.tokenizer import n_words
 
 PHASE1 = [(b" ", b"a"), (b"A", b" "), (b"b", b"c")]
 PHASE2 = [(b"bc", b" a"), (b"\xf0", b"\x9f"), (b" a", b"\xf0")]
@@ -91,6 +92,24 @@ def test_unreachable_tokens_occur_in_no_context(trained):
 )
 def test_kinds(text, expected):
     assert KINDS[kind(text)] == expected
+
+
+def test_superwords_and_their_counts():
+    tokenizer = _tokenizer(PHASE1[::2], [(b"bc", b" a"), (b" a", b" a")])
+    ids, _ = tokenizer.encode_batch(["bc a bc a", "x a a a a"])
+    words = tokens.superwords(tokenizer, np.bincount(ids, minlength=tokenizer.vocab_size))
+    found = [(word.text, word.n_bytes, word.n_words, word.count) for word in words]
+    assert found == [("bc a", 4, 2, 2), (" a a", 4, 2, 2)]
+    assert {word.count for word in tokens.superwords(tokenizer)} == {0}
+    assert tokens.superwords(tokenizer.cut(259)) == []
+    assert [n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [0, 0, 1, 2, 2, 2]
+
+
+def test_segments_spell_the_text_and_partial_characters_are_hex():
+    pieces = tokens.segment(_tokenizer(), "bc a\U0001f600")
+    assert [piece.text for piece in pieces] == ["bc a", r"\xf0\x9f", r"\x98", r"\x80"]
+    assert [piece.superword for piece in pieces] == [True, False, False, False]
+    assert [piece.partial for piece in pieces] == [False, True, True, True]
 
 
 def test_near_duplicates_differ_by_case_or_a_leading_space():
