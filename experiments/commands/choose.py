@@ -25,7 +25,7 @@ from experiments.cli.arguments import (
     whole,
 )
 from experiments.cli.console import finish
-from experiments.fertility.choice import NUMBERS, PAGE, PATTERNS, PRESETS_TRIED, TABLE, choose_tokenizers
+from experiments.fertility.choice import LATEX, NUMBERS, PAGE, PATTERNS, PRESETS_TRIED, TABLE, choose_tokenizers
 from experiments.fertility.choosing import CHEAPEST
 from experiments.numbers import duration
 from experiments.progress import Reporter
@@ -108,4 +108,4 @@ def run(arguments: argparse.Namespace) -> None:
             f"comparing their models takes about {duration(choice.bakeoff.seconds)} on two cores, evaluation included"
         )
     then = choice.bakeoff.command or ["inspect", operand(choice.finalists[0].folder)]
-    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=then)
+    finish(*(arguments.out / name for name in (PAGE, TABLE, LATEX, NUMBERS)), then=then)

@@ -4,7 +4,7 @@ __doc__ = """`superbpe fertility TOKENIZER... TEXT...`: count and compare the to
 
 TOKENIZER is a folder, a file in any known format, or a repository of the Hugging Face Hub; TEXT a file that ends in
 .txt, .jsonl, .csv or .parquet, also compressed. Both may be named: NAME=PATH. Writes `fertility.html`, a page that
-opens offline, its numbers as `fertility.json` and `fertility.csv`.
+opens offline, its numbers as `fertility.json` and `fertility.csv`, and its tables for a paper as `fertility.tex`.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ from experiments.cli.arguments import (
     with_pattern,
 )
 from experiments.cli.console import finish
-from experiments.fertility.fertility import NUMBERS, PAGE, TABLE, measure_fertility
+from experiments.fertility.fertility import LATEX, NUMBERS, PAGE, TABLE, measure_fertility
 from experiments.fertility.measures import ALPHA
 from experiments.fertility.tallies import ALL
 from experiments.progress import Reporter
@@ -70,6 +70,7 @@ def parser() -> Parser:
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add_text_settings(options)
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
+    add("--translations-of", metavar="SOURCE", help="the other sources are translations of its documents, in order")
     add_deployment(options)
     add("--alpha", type=number(0), default=ALPHA, help="order of the Rényi entropy (%(default)s)")
     add_threads(options)
@@ -95,8 +96,9 @@ def run(arguments: argparse.Namespace) -> None:
     training = _training(arguments, paths)
     with out_folder(arguments.out) as out:
         found = measure_fertility(
-            tokenizers, text, reference=arguments.reference, training=training, alpha=arguments.alpha,
-            deployment=arguments.deployment, out=out, threads=arguments.threads, reporter=reporter,
+            tokenizers, text, reference=arguments.reference, training=training,
+            translations_of=arguments.translations_of, alpha=arguments.alpha, deployment=arguments.deployment,
+            out=out, threads=arguments.threads, reporter=reporter,
         )  # fmt: skip
     report = found.save()
     for name, table in page.tables(report).items():
@@ -110,7 +112,7 @@ def run(arguments: argparse.Namespace) -> None:
         best = min(exact, key=lambda name: tokens[name])
         then = ["inspect", *with_pattern(paths[best], pattern_of(arguments, paths, best))]
         then += text_options(arguments, [named(entry)[1] for entry in entries])
-    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=then)
+    finish(*(arguments.out / name for name in (PAGE, TABLE, LATEX, NUMBERS)), then=then)
 
 
 def _is_text(entry: str) -> bool:

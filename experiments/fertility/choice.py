@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from tokenizer.formats.readers import Answer
     from tokenizer.interface import TokenizerLike
 
-PAGE, NUMBERS, TABLE, FOLDER, TRAINED = "choose.html", "choose.json", "choose.csv", "tokenizers", "trained"
+PAGE, NUMBERS, TABLE, LATEX = "choose.html", "choose.json", "choose.csv", "choose.tex"
+FOLDER, TRAINED = "tokenizers", "trained"
 PATTERNS, PRESETS_TRIED = ("o200k", "llama3", "superbpe"), ("digits", "uw-2025", "sentence")
 """Patterns of BPE, of which the first is full-strength BPE's, and presets of superwords; `quick` tries the first."""
 TEST_BYTES = 1_000_000
@@ -152,13 +153,14 @@ class Choice(Measured):
         }
 
     def write(self, folder: Path) -> None:
-        """Write `choose.html`, `choose.json` and `choose.csv`."""
+        """Write `choose.html`, `choose.json`, `choose.csv` and `choose.tex`."""
         from experiments.report import choose_page  # needs packages of an extra
-        from experiments.report.figures import to_csv
+        from experiments.report.figures import to_csv, to_latex
 
         report = self.save()
         write_json(folder / NUMBERS, report)
         write_whole(folder / TABLE, to_csv(report["tokenizers"]))
+        write_whole(folder / LATEX, to_latex([choose_page.table(report, report["tokenizers"])]))
         write_whole(folder / PAGE, choose_page.render(report))
 
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS, UNDEFINED, Measure
+from experiments.fertility.measures import (
+    CONFIDENCE,
+    LEAST_DOCUMENTS,
+    UNDEFINED,
+    Measure,
+    cut_share,
+    gini_of_sources,
+)
 from experiments.fertility.tallies import by_text
 from experiments.numbers import percent_change, signed
 from lm.evaluate.deployment import Deployment, serving_cost
@@ -88,6 +95,8 @@ class Candidate:
         parameters: Parameters of the embedding and the head.
         last_count: Count of its last merge in the training text; None if that is unknown.
         software: Software that runs it, if our core cannot.
+        strr: Share of the words that are in one token; None if that is not known. See `measures.Row`.
+        gini: Gini coefficient of the sources' tokens per byte; None with a single source.
         bits_per_byte: Loss of its models in the run that the user named; None if it has none there.
         loss_percent: Difference of this loss to that of the run's first tokenizer, in percent.
     """
@@ -108,6 +117,8 @@ class Candidate:
     parameters: int
     last_count: int | None
     software: str | None
+    strr: float | None = None
+    gini: float | None = None
     bits_per_byte: float | None = None
     loss_percent: Measure = UNDEFINED
 
@@ -151,6 +162,8 @@ def price(
                 supported=not is_rare(one.last_count) and (base is None or not is_rare(base.last_count)),
                 documents=int(tally.measured.sum()),
                 bytes_per_token=n_bytes / n_tokens,
+                strr=cut_share(tally, documents, "words", np.flatnonzero(tally.measured)).complement().value,
+                gini=gini_of_sources(tally, documents),
                 cache_bytes_per_byte=cost.cache_bytes_per_byte,
                 parameters=2 * deployed.hidden_size * size,
                 last_count=one.last_count,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
-PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"
+PAGE, NUMBERS, TABLE, LATEX = "fertility.html", "fertility.json", "fertility.csv", "fertility.tex"
 
 
 @dataclass(frozen=True)
@@ -84,24 +84,28 @@ class Fertility(Measured):
     Attributes:
         tokenizers: The tokenizers.
         phase1: How their phases 1 differ; empty if they do not.
+        translations_of: The source that the others translate; None if they do not.
     """
 
     tokenizers: Sequence[MeasuredTokenizer]
     phase1: str
+    translations_of: str | None
 
     def save(self) -> dict[str, Any]:
         """The numbers of `fertility.json`."""
-        return {**super().save(), "phase1": self.phase1, "tokenizers": [one.save() for one in self.tokenizers]}
+        own = {"phase1": self.phase1, "translations_of": self.translations_of}
+        return {**super().save(), **own, "tokenizers": [one.save() for one in self.tokenizers]}
 
     def write(self, folder: Path) -> None:
-        """Write `fertility.html`, `fertility.json` and `fertility.csv`."""
+        """Write `fertility.html`, `fertility.json`, `fertility.csv` and `fertility.tex`."""
         from experiments.report import fertility_page  # needs packages of an extra
-        from experiments.report.figures import to_csv
+        from experiments.report.figures import to_csv, to_latex
 
         report = self.save()
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / NUMBERS, report)
         write_whole(folder / TABLE, to_csv(report["rows"]))
+        write_whole(folder / LATEX, to_latex(fertility_page.tables(report).values()))
         write_whole(folder / PAGE, fertility_page.render(report))
 
 
@@ -111,6 +115,7 @@ def measure_fertility(
     *,
     reference: str | None = None,
     training: Mapping[str, Corpus] | None = None,
+    translations_of: str | None = None,
     alpha: float = ALPHA,
     deployment: Sequence[str] = ("dense-8b",),
     out: Path | None = None,
@@ -125,6 +130,7 @@ def measure_fertility(
         reference: Name of the tokenizer with which the others are compared; None for the first.
         training: Training text of tokenizers, by name, in which measured documents are looked up; without it, they are
             looked up in what the tokenizer itself recorded.
+        translations_of: Source that the others translate, document by document: the premium of each is measured.
         alpha: Order of the Rényi entropy.
         deployment: The model whose serving is priced: a preset and settings KEY=VALUE.
         out: Folder for the page, `fertility.json` and `fertility.csv`; None to write nothing.
@@ -132,8 +138,8 @@ def measure_fertility(
         reporter: Shows the progress; None to show nothing.
 
     Raises:
-        UserError: There is no tokenizer of the reference's name, the text cannot be read, or a tokenizer gives no
-            token.
+        UserError: There is no tokenizer of the reference's name, the text cannot be read or has no such translations,
+            or a tokenizer gives no token.
     """
     arms, reporter, deployed = measures.loaded(tokenizers), reporter or quiet(), measures.deployment(deployment)
     reference = reference or next(iter(arms))
@@ -141,6 +147,8 @@ def measure_fertility(
         raise UserError(f"reference={reference!r} is not a tokenizer; the names are {', '.join(arms)}")
     with reporter.stage("text"):
         documents = read(text, reporter.progress)
+        if translations_of is not None:
+            documents.of_source(translations_of)
         reads = _reads(arms, training or {}, reporter.progress)
         answers = {name: saw(one.tokenizer, documents.hashes, text, read=reads[name]) for name, one in arms.items()}
     with reporter.stage("tokens"):
@@ -155,7 +163,7 @@ def measure_fertility(
             raise UserError(f"{name} gives no token for this text; leave it out")
         own = measures.rows(
             name, tallies[name], documents, tallies[reference], alpha=alpha, deployed=deployed,
-            in_training=None if answer.unknown and not answer.saw else answer.seen,
+            in_training=None if answer.unknown and not answer.saw else answer.seen, translations_of=translations_of,
         )  # fmt: skip
         rows += own
         described.append(_described(name, arm, own, reads[name], answer))
@@ -168,6 +176,7 @@ def measure_fertility(
         rows=rows,
         tokenizers=described,
         phase1=describe_phase1({name: arm.tokenizer for name, arm in arms.items()}),
+        translations_of=translations_of,
     )
     if out is not None:
         found.write(out)

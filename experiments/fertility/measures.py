@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
-from experiments.fertility.tallies import ALL, by_text
+from experiments.fertility.tallies import ALL, SOURCE, by_text
 from experiments.numbers import with_sizes
 from experiments.store.manifest import command_line
 from lm.evaluate.deployment import Deployment, ServingCost, serving_cost
@@ -71,6 +71,11 @@ class Measure(NamedTuple):
     low: float | None = None
     high: float | None = None
 
+    def complement(self) -> Measure:
+        """1 minus the ratio."""
+        ends = [None if value is None else 1 - value for value in (self.value, self.high, self.low)]
+        return Measure(*ends)
+
     def save(self, name: str) -> dict[str, float | None]:
         """Entries of the JSON: the ratio under this name, and the ends of its interval."""
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
@@ -93,7 +98,18 @@ class Row:
         tokens: Number of tokens.
         bytes_per_token: Compression.
         tokens_per_word: Fertility.
-        parity: Tokens divided by the reference's tokens of the same documents.
+        parity: Tokens divided by the reference's tokens of the same documents: the normalized sequence length (Dagan et
+            al. 2024, arXiv 2402.01035).
+        strr: Single-token retention rate: share of the words (`superbpe.inspection.boundaries`) that no token cuts
+            (Nayeem et al. 2025, arXiv 2510.09947; per occurrence, as in TokLens, 2026).
+        continued_words: Proportion of continued words, which is 1 - strr (Rust et al. 2021).
+        digit_boundaries: Share of the numbers of four digits or more that are cut in groups of three from the right,
+            and nowhere else (Singh & Strouse 2024, arXiv 2402.14903).
+        cut_characters: Characters with a cut between their bytes, per character.
+        premium: Tokens divided by the same tokenizer's tokens of the translation (Petrov et al. 2023, arXiv
+            2305.15425); undefined unless the group is a source of parallel text.
+        gini: Gini coefficient of the cost of the sources (`gini`; Foroutan et al. 2025, arXiv 2508.04796): tokens per
+            document of parallel text, otherwise per byte; None unless the group is all text, with two sources or more.
         vocabulary: Number of ordinary tokens, without special tokens and unused ids.
         used: Number of these that occur; None unless the group is all text.
         renyi_efficiency: Rényi entropy of the token distribution over log2(vocabulary) (Zouhar et al. 2023); None
@@ -114,6 +130,12 @@ class Row:
     bytes_per_token: Measure
     tokens_per_word: Measure
     parity: Measure
+    strr: Measure
+    continued_words: Measure
+    digit_boundaries: Measure
+    cut_characters: Measure
+    premium: Measure
+    gini: float | None
     vocabulary: int
     used: int | None
     renyi_efficiency: float | None
@@ -207,6 +229,7 @@ def rows(
     alpha: float = ALPHA,
     deployed: Deployment,
     in_training: NDArray[np.bool_] | None = None,
+    translations_of: str | None = None,
 ) -> list[Row]:
     """Measure a tokenizer on every group.
 
@@ -218,11 +241,14 @@ def rows(
         alpha: Order of the Rényi entropy.
         deployed: The model whose serving is priced.
         in_training: bool[n_documents], whether a document is in its training text; None if that is unknown.
+        translations_of: The source that the others translate, document by document; None if they do not.
 
     Returns:
         A row for each group that has measured documents.
     """
     ordinary = tally.tokenizer.ordinary_ids()
+    original = None if translations_of is None else documents.of_source(translations_of)
+    fairness = gini_of_sources(tally, documents, parallel=original is not None)
     efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(ordinary), 2)) if tally.counts.any() else 0.0
 
     def row(group: Group) -> Row:
@@ -231,6 +257,7 @@ def rows(
         words, tokens = documents.n_words[chosen], tally.tokens[chosen]
         common = chosen[reference.measured[chosen]]
         n_bytes, n_tokens = int(sizes.sum()), int(tokens.sum())
+        split = cut_share(tally, documents, "words", chosen)
         cost = serving_cost(deployed, vocab_size=tally.tokenizer.vocab_size, tokens_per_byte=max(n_tokens, 1) / n_bytes)
         return Row(
             tokenizer=name,
@@ -243,6 +270,14 @@ def rows(
             bytes_per_token=ratio(*by_text(hashes, sizes, tokens)),
             tokens_per_word=ratio(*by_text(hashes, tokens, words)),
             parity=ratio(*by_text(documents.hashes[common], tally.tokens[common], reference.tokens[common])),
+            strr=split.complement(),
+            continued_words=split,
+            digit_boundaries=cut_share(tally, documents, "numbers", chosen),
+            cut_characters=cut_share(tally, documents, "characters", chosen),
+            premium=UNDEFINED
+            if original is None or group.by != SOURCE
+            else ratio(tally.tokens[group.documents].astype(float), tally.tokens[original].astype(float)),
+            gini=fairness if whole else None,
             vocabulary=len(ordinary),
             used=int(np.count_nonzero(tally.counts[ordinary])) if whole else None,
             renyi_efficiency=efficiency if whole else None,
@@ -253,6 +288,29 @@ def rows(
         )
 
     return [row(group) for group in documents.groups if tally.measured[group.documents].any()]
+
+
+def cut_share(tally: Tally, documents: Documents, units: str, chosen: NDArray[np.int64]) -> Measure:
+    """Share of the `words`, `numbers` or `characters` of documents that a tokenizer cuts (`Counts`), and its interval.
+
+    Only documents count whose tokens account for all of their bytes. Without any such unit, the share is undefined.
+    """
+    located = chosen[tally.located[chosen]]
+    columns = (getattr(of, units)[located] for of in (tally.cut, tally.units))
+    share = ratio(*by_text(documents.hashes[located], *columns))
+    return (
+        share
+        if share.low is None or share.high is None
+        else share._replace(low=max(share.low, 0), high=min(share.high, 1))
+    )
+
+
+def gini_of_sources(tally: Tally, documents: Documents, *, parallel: bool = False) -> float | None:
+    """Gini coefficient of the sources' cost: tokens per byte, or per document of parallel text; None for one source."""
+    sources = [group.documents[tally.measured[group.documents]] for group in documents.groups if group.by == SOURCE]
+    sizes = np.ones_like(documents.n_bytes) if parallel else documents.n_bytes
+    costs = [tally.tokens[chosen].sum() / sizes[chosen].sum() for chosen in sources if len(chosen)]
+    return gini(costs) if len(costs) > 1 and any(costs) else None
 
 
 def gini(costs: Sequence[float]) -> float:

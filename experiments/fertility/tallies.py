@@ -12,8 +12,9 @@ import numpy as np
 
 from lm.data.survey import survey
 from lm.evaluate.bits_per_byte import sampling_units
+from superbpe.inspection.boundaries import Counts, find_units
 from tokenizer import Batch
-from tokenizer.errors import UserError, listed
+from tokenizer.errors import UserError, counted, listed
 from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.progress import Throttle
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from superbpe.inspection.boundaries import Units
     from tokenizer import Corpus
-    from tokenizer.interface import TokenizerLike
+    from tokenizer.interface import Stream, TokenizerLike
     from tokenizer.progress import Progress
 
 ALL, KIND, SOURCE, SCRIPT = "all", "kind", "source", "script"
@@ -58,6 +60,24 @@ class Documents:
 
     def __len__(self) -> int:
         return len(self.n_bytes)
+
+    def of_source(self, name: str) -> NDArray[np.int64]:
+        """Indices of the documents of the source that the other sources translate, document by document.
+
+        Raises:
+            UserError: There is no such source, or another one has another number of documents.
+        """
+        sources = {group.name: group.documents for group in self.groups if group.by == SOURCE}
+        if name not in sources:
+            raise UserError(f"translations_of={name!r} is not a source; the sources are {', '.join(sources)}")
+        n = len(sources[name])
+        for other, documents in sources.items():
+            if len(documents) != n:
+                raise UserError(
+                    f"translations_of={name!r}: {other} has {counted(len(documents), 'document')}, and {name} has "
+                    f"{n:,}; translations have a document for each document, in the same order"
+                )
+        return sources[name]
 
 
 def read(text: Corpus, progress: Progress | None = None, most_sources: int = MOST_SOURCES) -> Documents:
@@ -101,6 +121,8 @@ class Tally:
         tokenizer: The tokenizer.
         n_documents: Number of documents.
         every: Measure one document of this many.
+        units: Words, numbers and characters by document, which are filled in; None for new ones. Tallies of one text
+            share them.
 
     Attributes:
         measured: bool[n_documents], the documents that are measured.
@@ -108,22 +130,30 @@ class Tally:
         lost: int64[n_documents], bytes of each document that no token stands for, or only the unknown token.
         changed: bool[n_documents], whether a document decodes to another text.
         counts: int64[vocab_size], occurrences of each token.
+        located: bool[n_documents], whether the place of each token of a document is known: the tokens account for all
+            bytes of the text. Only of these documents it is known what tokens cut.
+        units: Words, numbers and characters by document.
+        cut: The ones that tokens cut, of located documents.
     """
 
-    def __init__(self, tokenizer: TokenizerLike, n_documents: int, every: int = 1) -> None:
+    def __init__(self, tokenizer: TokenizerLike, n_documents: int, every: int = 1, units: Counts | None = None) -> None:
         self.tokenizer = tokenizer
         self.measured = np.arange(n_documents) % every == 0
         self.tokens, self.lost = np.zeros(n_documents, np.int64), np.zeros(n_documents, np.int64)
         self.changed = np.zeros(n_documents, np.bool_)
         self.counts = np.zeros(tokenizer.vocab_size, np.int64)
+        self.located = np.zeros(n_documents, np.bool_)
+        self.cut, zeros = (Counts(*np.zeros((3, n_documents), np.int32)) for _ in range(2))
+        self.units = units or zeros
         self._lengths = tokenizer.token_byte_lengths().astype(np.uint32)
         self._lock = threading.Lock()
 
-    def add(self, batch: Batch, first: int) -> None:
-        """Count the tokens of a batch whose first document has index `first`."""
+    def add(self, batch: Batch, first: int, units: Units | None = None) -> None:
+        """Count the tokens of a batch whose first document has index `first`; `units` are those of the batch."""
         chosen = np.flatnonzero(self.measured[first : first + len(batch)])
         if len(chosen) < len(batch):
             batch = Batch.from_texts([batch.text(i) for i in chosen.tolist()])
+            units = None
         if not len(batch):
             return
         stream = self.tokenizer.encode_stream(batch, len(self.counts), self._lengths, narrow=False)
@@ -135,9 +165,30 @@ class Tally:
             unknown = -1 if self.tokenizer.unknown_id is None else self.tokenizer.unknown_id
             replaced = np.where(stream.ids == unknown, stream.covered.astype(np.int64), 0)
             self.lost[at] = np.diff(batch.offsets) - stream.spelled + np.add.reduceat(replaced, stream.ends - lengths)
+        self._locate(batch, stream, lengths, at, units or find_units(batch.data, batch.offsets[1:]))
         counts = np.bincount(stream.ids, minlength=len(self.counts))[:-1]  # without the mark: not a token
         with self._lock:
             self.counts += counts
+
+    def _locate(
+        self, batch: Batch, stream: Stream, lengths: NDArray[np.int64], at: NDArray[np.int64], units: Units
+    ) -> None:
+        """Count what the tokens of a batch cut."""
+        located = (stream.spelled == np.diff(batch.offsets)) & (self.lost[at] == 0)
+        if stream.covered is None:
+            located &= ~self.changed[at]
+        if stream.covered is None:
+            ends = np.cumsum(np.append(self._lengths, np.uint32(0))[stream.ids], dtype=np.int64)
+        else:  # the first of several tokens of a character covers it: the others cut it
+            ends = np.cumsum(stream.covered, dtype=np.int64)
+            ends = np.sort(ends - ((stream.covered == 0) & (stream.ids < len(self.counts))))
+        if not located.all():
+            ends += np.repeat(batch.offsets[1:] - np.cumsum(stream.spelled), lengths)
+            ends = ends[np.repeat(located, lengths)]
+        self.located[at] = located
+        for totals, of_batch in ((self.units, units.counts), (self.cut, units.cut(ends))):
+            for column, values in zip(totals, of_batch, strict=True):
+                column[at] = values
 
 
 def tally(
@@ -162,15 +213,17 @@ def tally(
     """
     n, total = len(documents), int(documents.n_bytes.sum())
     sampled = min(n, -(-total // sample_bytes)) if sample_bytes else 1
-    tallies = [Tally(one, n, sampled if isinstance(one, ExternalTokenizer) else 1) for one in tokenizers]
+    of_text = Counts(*np.zeros((3, n), np.int32))
+    tallies = [Tally(one, n, sampled if isinstance(one, ExternalTokenizer) else 1, of_text) for one in tokenizers]
     tick = Throttle(progress, "bytes encoded", len(tallies) * total)
     batches = text.batches("all")
     done = first = 0
     with ThreadPoolExecutor(threads) as pool:
         while group := list(islice(batches, threads)):
             firsts = accumulate(map(len, group), initial=first)
-            jobs = [(one, batch, start) for batch, start in zip(group, firsts, strict=False) for one in tallies]
-            for (_, batch, _), _ in zip(jobs, pool.map(lambda job: job[0].add(*job[1:]), jobs), strict=True):
+            units = pool.map(lambda batch: find_units(batch.data, batch.offsets[1:]), group)
+            jobs = [(one, *rest) for rest in zip(group, firsts, units, strict=False) for one in tallies]
+            for (_, batch, *_), _ in zip(jobs, pool.map(lambda job: job[0].add(*job[1:]), jobs), strict=True):
                 done += batch.n_bytes
                 tick(done)
             first += sum(map(len, group))

@@ -12,7 +12,7 @@ from experiments.fertility.choosing import CHEAPEST, LEAST_COUNT, is_rare
 from experiments.numbers import percent, si, signed
 from experiments.progress import Lines, Table
 from experiments.report import page
-from experiments.report.fertility_page import premium
+from experiments.report.fertility_page import ABOUT_STRR, decimal, difference
 from experiments.report.figures import Figure, colour, data, shape, spec, vocabulary_axis
 from experiments.shell import command_text
 from tokenizer.corpus.text_files import without_ending
@@ -48,7 +48,8 @@ def render(report: Mapping[str, Any]) -> str:
         names=[one["name"] for one in every],
         table_of_all=table(report, every),
         commands={one["name"]: command_text(["superbpe", *one["command"]]) for one in finalists if one["command"]},
-        premium=premium,
+        difference=difference,
+        about_strr=ABOUT_STRR,
         shade=partial(_shade, max((abs(_change(row)) for row in grouped), default=0.0)),
         bakeoff=command_text(["superbpe", *report["bakeoff"]["command"]]),
     )
@@ -66,9 +67,11 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
                 Lines(one["name"], remark),
                 f"{one['vocab_size']:,}",
                 f"{one['bytes_per_token']:.3f}",
-                premium(one, "relative") if one["reference"] != one["name"] else "reference",
+                difference(one, "relative") if one["reference"] != one["name"] else "reference",
                 si(one["flops_per_byte"]),
                 *([_loss(one)] if with_losses else []),
+                decimal(one["strr"]),
+                decimal(one["gini"]),
                 si(one["cache_bytes_per_byte"]),
                 f"{one['superwords']:,}",
                 si(one["parameters"]),
@@ -79,7 +82,13 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
     header.append(Lines("FLOPs", "per byte"))
     if with_losses:
         header.append(Lines("bits", "per byte"))
-    header += [Lines("KV cache,", "bytes per byte"), "superwords", Lines("parameters of", "embedding, head")]
+    header += [
+        "STRR",
+        "Gini",
+        Lines("KV cache,", "bytes per byte"),
+        "superwords",
+        Lines("parameters of", "embedding, head"),
+    ]
     header.append(Lines("count of the", "last merge"))
     return Table("All tokenizers", header, rows)
 
@@ -112,7 +121,7 @@ def short_table(report: Mapping[str, Any]) -> Table:
     rows.sort(key=lambda one: (one["vocab_size"], one["name"] not in references))
     of_held_out = f"{len(report['tokenizers'])} tokenizers on {si(report['text']['bytes'])}B of held-out text"
     title = f"{of_held_out}: finalists, the cheapest up to a size, and BPE of these sizes"
-    shown = table(report, rows).cut(columns=6 if has_losses(report) else 5)
+    shown = table(report, rows).cut(columns=8 if has_losses(report) else 7)
     return shown._replace(title=f"{title}; costs of serving {report['deployment']['name']}")
 
 

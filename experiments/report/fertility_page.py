@@ -19,6 +19,18 @@ GROUPS_DRAWN = 12
 """Most sources or scripts in a chart; the tables have all of them."""
 WITHOUT_SPACES = ("Han", "Japanese", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
 """Scripts of text without spaces between words, where a whitespace-separated word is a clause or a sentence."""
+NOT_MEASURED = "not measured"
+ABOUT_STRR = (
+    "STRR predicted results on multilingual benchmarks across published models; no measure predicted English ones at "
+    "equal size of the model (TokLens, 2026, aclanthology.org/2026.acl-srw.18; a correlation, partly of training data)."
+)
+CUTS = {
+    "strr": "STRR",
+    "continued_words": Lines("continued", "words"),
+    "digit_boundaries": Lines("digit", "boundaries"),
+    "cut_characters": Lines("characters", "cut"),
+}
+"""Measures of what tokens cut, and their published names."""
 SERVING = {
     "prefill_flops_per_byte": "reading: FLOPs per byte",
     "decode_flops_per_byte": "decoding: FLOPs per byte",
@@ -38,6 +50,7 @@ def render(report: Mapping[str, Any]) -> str:
         report=report,
         tables=tables(report),
         headline=headline(report),
+        about_strr=ABOUT_STRR,
         notes=notes(report),
         without_spaces=[name for name in _groups(report, "script") if name in WITHOUT_SPACES],
     )
@@ -59,7 +72,7 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
                 f"{row['tokens']:,}",
                 with_interval(row, "bytes_per_token"),
                 with_interval(row, "tokens_per_word"),
-                "reference" if arm["name"] == reference else premium(row),
+                "reference" if arm["name"] == reference else difference(row),
                 Lines(f"{row['vocabulary']:,}", f"{percent(row['used'] / max(row['vocabulary'], 1))} used", superwords),
                 f"{row['renyi_efficiency']:.3f}",
                 lost(row) or "none",
@@ -67,20 +80,28 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
             ]
         )
     served = [[name, *(priced(row, overall[reference], x) for x in SERVING)] for name, row in overall.items()]
+    words = [[name, *(share(row, x) for x in CUTS), decimal(row["gini"])] for name, row in overall.items()]
     found = {
         "comparison": Table(
             f"{si(text['bytes'])}B of text in {counted(text['documents'], 'document')}", header, compared
         ),
+        "words": Table("What tokens cut", ["tokenizer", *CUTS.values(), "Gini"], words),
         "serving": Table(f"Serving, {report['deployment']['name']}", ["tokenizer", *SERVING.values()], served),
     }
+    if original := report["translations_of"]:
+        of_source = {(row["tokenizer"], row["group"]): row for row in report["rows"] if row["by"] == "source"}
+        names = _groups(report, "source")
+        premiums = [[name, *(with_interval(of_source[arm, name], "premium") for arm in overall)] for name in names]
+        found["premium"] = Table(f"Premium of each source, against {original}", ["source", *overall], premiums)
     for by in ("kind", "source", "script"):
         rows = {(row["tokenizer"], row["group"]): row for row in report["rows"] if row["by"] == by}
         grouped = []
         for group in _groups(report, by):
             base = rows[reference, group]
-            cells = [premium(rows[name, group]) for name in overall]
             density = with_interval(base, "bytes_per_token").partition("\n")[0]
-            cells[list(overall).index(reference)] = Lines(f"{base['tokens']:,}", f"{density} bytes per token")
+            cells = [Lines(*difference(rows[name, group]).split("\n"), _strr(rows[name, group])) for name in overall]
+            first = Lines(f"{base['tokens']:,}", f"{density} bytes per token", _strr(base))
+            cells[list(overall).index(reference)] = first
             grouped.append([Lines(group, f"{counted(base['documents'], 'document')}, {si(base['bytes'])}B"), *cells])
         if len(grouped) > 1:
             found[by] = Table(f"Tokens by {by}, against {reference}", [by, *overall], grouped)
@@ -102,14 +123,14 @@ def headline(report: Mapping[str, Any]) -> str:
     if best is reference or (best["parity_low"] is not None and best["parity_high"] >= 1):
         found = f"{reference['tokenizer']}: {reference['bytes_per_token']:.3f} bytes per token"
         return f"No tokenizer needs significantly fewer tokens than {found}."
-    change, _, ends = premium(best).partition("\n")
+    change, _, ends = difference(best).partition("\n")
     return (
         f"{best['tokenizer']} needs the fewest tokens: {change} against {reference['tokenizer']}"
         f"{f' ({ends} %)' if ends else ''}, {best['bytes_per_token']:.3f} bytes per token."
     )
 
 
-def premium(row: Mapping[str, Any], name: str = "parity") -> str:
+def difference(row: Mapping[str, Any], name: str = "parity") -> str:
     """A ratio to the reference, by default of tokens: the change in percent, and its interval as a remark."""
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     if value is None:
@@ -124,6 +145,25 @@ def with_interval(row: Mapping[str, Any], name: str) -> str:
     if value is None:
         return "–"
     return Lines(f"{value:.3f}", "" if low is None else f"{low:.3f}–{high:.3f}")
+
+
+def decimal(value: float | None) -> str:
+    """A number without a unit."""
+    return NOT_MEASURED if value is None else f"{value:.3f}"
+
+
+def share(row: Mapping[str, Any], name: str) -> str:
+    """A share in percent, and its interval as a remark."""
+    value, *ends = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    if value is None:
+        return NOT_MEASURED
+    places = 1 if value >= 0.01 or not value else 4
+    interval = "" if None in ends else "–".join(f"{100 * end:.{places}f}" for end in ends)
+    return Lines(percent(value, places), interval)
+
+
+def _strr(row: Mapping[str, Any]) -> str:
+    return "" if row["strr"] is None else f"STRR {percent(row['strr'])}"
 
 
 def priced(row: Mapping[str, Any], reference: Mapping[str, Any], name: str) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.characters import all_harmless
+from experiments.characters import all_harmless, visible
+
+if TYPE_CHECKING:
+    from experiments.progress import Table
 
 Rows = Sequence[Mapping[str, Any]]
 HEIGHT = 260
@@ -123,3 +126,39 @@ def to_csv(rows: Rows) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+_IN_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\N{NO-BREAK SPACE}": "~",
+    "\N{MINUS SIGN}": "$-$",
+    "\N{EN DASH}": "--",
+    "α": r"$\alpha$",
+    "µ": r"$\mu$",
+    "₂": "$_2$",
+}
+
+
+def to_latex(tables: Iterable[Table]) -> str:
+    """Return tables as LaTeX for the package booktabs; further lines of a cell follow the first one in small type."""
+
+    def cell(text: str) -> str:
+        first, *remarks = ("".join(_IN_LATEX.get(c, c) for c in visible(line)) for line in text.split("\n"))
+        return " ".join([first, *(rf"{{\footnotesize {remark}}}" for remark in remarks)])
+
+    written = ["% needs \\usepackage{booktabs}"]
+    for table in tables:
+        header = [" ".join(name.split("\n")) for name in table.header]
+        columns = "".join("l" if i in table.text else "r" for i in range(len(header)))
+        head, *rows = (" & ".join(map(cell, row)) + r" \\" for row in (header, *table.rows))
+        written += [
+            r"\begin{table}",
+            rf"\caption{{{cell(table.title)}}}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+        ]
+        written += [head, r"\midrule", *rows]
+        written += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
+    return "\n".join(written)

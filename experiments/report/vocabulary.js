@@ -1,7 +1,7 @@
 "use strict";
 // The vocabulary page: search over all tokens, details of each token, live segmentation.
 
-const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, PHASE2 = 32;
+const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, PHASE2 = 32, RESIDUE = 64;
 const SHOWN = 100, MOST_SPANS = 6000;
 const grouped = (value) => value.toLocaleString("en");
 
@@ -166,6 +166,10 @@ class Detail {
       const share = 1e6 * data.count[id] / data.tokens, millionth = share < 100 ? Number(share.toPrecision(2)) : grouped(Math.round(share));
       facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${millionth} per million tokens` : ": never produced"}`]);
     }
+    if (data.host?.[id]) {
+      const most = element("span", {}, `${grouped(data.inside[id])}${flags & RESIDUE ? ", a residue" : ""}; most in `, this.link(data.host[id] - 1));
+      facts.push(["inside tokens", most]);
+    }
     if (!(flags & SPECIAL))
       for (let i = 1; i < this.sides.length; i++) facts.push([`in ${about.labels[i]}`, this.inOther(this.sides[i], data.missing[id] & (1 << (i - 1)), text, flags)]);
     const parts = [
@@ -219,10 +223,14 @@ class Detail {
     if (!byId("data-contexts")) return [];
     this.contexts ??= read("data-contexts");
     const { tokens, places, starts, text, reach } = await this.contexts;
-    let at = lowest(tokens, id);
-    const found = [];
-    for (; tokens[at] === id; at++) {
-      const place = places[at], end = place + this.side.data.lengths[id], excerpt = lowest(starts, place + 1);
+    let at = lowest(tokens, id), shift = 0;
+    const { host, place: placeIn } = this.side.data, found = [];
+    if (tokens[at] !== id && host[id]) { // it occurs only inside other tokens
+      shift = placeIn[id];
+      at = lowest(tokens, host[id] - 1);
+    }
+    for (const token = tokens[at]; at < tokens.length && tokens[at] === token && (token === id || token === host[id] - 1); at++) {
+      const place = places[at] + shift, end = place + this.side.data.lengths[id], excerpt = lowest(starts, place + 1);
       const from = Math.max(starts[excerpt - 1], place - reach), to = Math.min(starts[excerpt] ?? text.length, end + reach);
       // Drop characters that are cut at the ends of the excerpt.
       const cut = (low, high) => visible(new TextDecoder().decode(text.subarray(low, high)).replace(/^\ufffd+|\ufffd+$/g, ""));
@@ -250,7 +258,7 @@ function searching(side, search, detail) {
   const filters = {
     "": (id) => !(flags[id] & UNUSED), superword: (id) => flags[id] & SUPERWORD, unreachable: (id) => flags[id] & UNREACHABLE,
     partial: (id) => flags[id] & PARTIAL, special: (id) => flags[id] & SPECIAL,
-    group: (id) => group[id], never: (id) => count[id] === 0 && !(flags[id] & (SPECIAL | UNUSED)),
+    residue: (id) => flags[id] & RESIDUE, group: (id) => group[id], never: (id) => count[id] === 0 && !(flags[id] & (SPECIAL | UNUSED)),
   };
   const extend = () => {
     const rows = document.createDocumentFragment();
@@ -289,6 +297,16 @@ function searching(side, search, detail) {
   });
   for (const field of [query, only, order]) field.disabled = false;
   run();
+}
+
+/** Lists with a field hide the rows that do not contain its text. */
+for (const field of document.querySelectorAll("input[data-rows]")) {
+  field.addEventListener("input", () => {
+    const query = field.value, folds = query === query.toLowerCase();
+    for (const row of byId(field.dataset.rows).rows)
+      row.hidden = !(folds ? row.dataset.text.toLowerCase() : row.dataset.text).includes(query);
+  });
+  field.disabled = false;
 }
 
 (async () => {

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.progress import Table
 from experiments.store.manifest import command_line
-from superbpe.inspection import measures, tokens
+from superbpe.inspection import boundaries, measures, residues, tokens
 from superbpe.inspection.tokens import KINDS
 from tokenizer.formats.readers import opens_in
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 
-LISTED = 300
-"""Rows of every list on the page."""
+LISTED, SPLIT_WORDS = 300, 1000
+"""Rows of every list on the page, and of the list of split words."""
+CONTEXT_BYTES = 48
+"""Text shown on either side of a word or token."""
 SAMPLE_BYTES = 700
 """Length of the initial text in the segmentation field."""
 _PANGRAM = "Of course, in the end it is one of the things that we do not know: 1,234 tokens, or 5.67 per word?"
@@ -43,6 +45,7 @@ class Side:
         tokens: Descriptions of its tokens.
         encoded: The encoded text; None without text.
         measured: Measurements on the text; None without text.
+        occurrences: Occurrences of its tokens inside other tokens of the text; None without text.
     """
 
     label: str
@@ -51,6 +54,7 @@ class Side:
     tokens: tokens.Tokens
     encoded: measures.Encoded | None
     measured: measures.Measures | None
+    occurrences: residues.Occurrences | None
 
     @cached_property
     def near_duplicates(self) -> list[list[int]]:
@@ -68,7 +72,8 @@ def side(label: str, source: str, tokenizer: Tokenizer, batches: Sequence[_nativ
     about = tokens.describe(tokenizer)
     encoded = measures.encode(tokenizer, batches) if batches else None
     measured = None if encoded is None else measures.measure(encoded, about, alpha=alpha)
-    return Side(label, source, tokenizer, about, encoded, measured)
+    occurrences = None if encoded is None else residues.occurrences(tokenizer, encoded.counts)
+    return Side(label, source, tokenizer, about, encoded, measured, occurrences)
 
 
 def gather(sides: Sequence[Side], text: str | None) -> dict[str, Any]:
@@ -85,6 +90,8 @@ def gather(sides: Sequence[Side], text: str | None) -> dict[str, Any]:
         "text": text,
         "tokenizers": [_summary(one) for one in sides],
         "superwords": _superwords(first),
+        "split": _split(first),
+        "residues": _residues(first),
         "wasted": _wasted(first),
         "only": [[_only(first, other), _only(other, first)] for other in others],
         "sample": _sample(first),
@@ -99,7 +106,7 @@ def numbers(report: Mapping[str, Any]) -> Table:
 
     def line(title: str, key: str, form: str = ",", of: str = "") -> list[str]:
         values = [(row[of] if of else row)[key] for row in rows]
-        return [title, *("–" if value is None else format(value, form) for value in values)]
+        return [title, *("not measured" if value is None else format(value, form) for value in values)]
 
     lines = [
         line("size, including special tokens and unused ids", "vocab_size"),
@@ -130,8 +137,13 @@ def numbers(report: Mapping[str, Any]) -> Table:
             ("share of bytes in superwords", "superword_bytes", ".4f"),
             ("share of other tokens across pretokens", "crossing_tokens", ".4f"),
             ("share of parts of characters among the tokens", "partial_tokens", ".2e"),
+            ("STRR: share of words in one token", "strr", ".4f"),
+            ("proportion of continued words", "continued_words", ".4f"),
+            ("digit boundaries: share of numbers cut in groups of three", "digit_boundaries", ".4f"),
+            ("characters cut inside UTF-8, per character", "cut_characters", ".2e"),
         ):
             lines.append(line(title, key, form, "on_text"))
+        lines.append(line("residues: share of the measured tokens", "residues", ".4f"))
     measured = f", measured on {report['text']}" if report["text"] else ""
     return Table(report["title"] + measured, ["", *(row["label"] for row in rows)], lines)
 
@@ -161,6 +173,8 @@ def table(one: Side, others: Sequence[Side]) -> dict[str, Any]:
     }
     if one.encoded is not None:
         columns["count"] = one.encoded.counts
+    if one.occurrences is not None:
+        columns |= {"inside": one.occurrences.inside, "residue": one.occurrences.residue}
     for other in others:
         columns[f"in {other.label}"] = about.ordinary & ~tokens.missing(one.tokenizer, about, other.tokenizer)
     return columns
@@ -191,6 +205,7 @@ def _summary(one: Side) -> dict[str, Any]:
         "never_produced": None if counts is None else int((about.ordinary & (counts == 0)).sum()),
         "opens_in": {answer.reader: answer.text for answer in opens_in(tokenizer)},
         "near_duplicates": {"groups": len(groups), "tokens": sum(map(len, groups))},
+        "residues": None if one.occurrences is None else one.occurrences.share,
         "on_text": None if one.measured is None else dataclasses.asdict(one.measured),
     }
 
@@ -238,6 +253,56 @@ def _superwords(one: Side) -> dict[str, Any]:
         "most_frequent": _rows(one, ids[np.argsort(-weight[ids], kind="stable")][:LISTED].tolist()),
         "longest": _rows(one, ids[np.lexsort((-weight[ids], -about.n_bytes[ids]))][:LISTED].tolist()),
     }
+
+
+def _split(one: Side) -> dict[str, Any] | None:
+    """The words whose splits cost most tokens, with their tokens; None if they are not known."""
+    if one.encoded is None or not one.encoded.located:
+        return None
+    words = boundaries.worst_split(one.encoded.data, one.encoded.units, one.encoded.ids, one.encoded.token_ends)
+    rows = [
+        {
+            "word": word.text,
+            "count": word.n,
+            "cuts": word.cuts,
+            "tokens": [
+                {"id": i, "text": one.tokens.text[i], "superword": bool(one.tokens.superword[i])} for i in word.ids
+            ],
+            "around": _around(one.encoded, word.place, len(word.text.encode())),
+        }
+        for word in words[:SPLIT_WORDS]
+    ]
+    return {"words": len(words), "cuts": sum(word.cuts for word in words), "rows": rows}
+
+
+def _residues(one: Side) -> dict[str, Any] | None:
+    """The residues, those that occur most inside other tokens first; None without text."""
+    found, encoded = one.occurrences, one.encoded
+    if found is None or encoded is None:
+        return None
+    ids = np.flatnonzero(found.residue)
+    first = np.zeros(len(found.host), dtype=np.int64)
+    first[encoded.ids[::-1]] = encoded.token_ends[::-1]  # the first occurrence is assigned last
+    rows = []
+    for row in _rows(one, ids[np.argsort(-found.inside[ids], kind="stable")][:LISTED].tolist()):
+        i, host = row["id"], int(found.host[row["id"]])
+        place = int(first[host] - one.tokens.n_bytes[host] + found.place[i])
+        around = _around(encoded, place, row["bytes"])
+        rows.append({**row, "inside": int(found.inside[i]), "host": _rows(one, [host])[0], "around": around})
+    least, most = residues.LEAST_COUNT, residues.MOST_ALONE
+    return {"n": len(ids), "measured": int(found.measured.sum()), "least": least, "most_alone": most, "rows": rows}
+
+
+def _around(encoded: measures.Encoded, place: int, n_bytes: int) -> list[str]:
+    """The text before and after some bytes, in their document."""
+    ends, end = encoded.byte_ends, place + n_bytes
+    document = int(np.searchsorted(ends, place, side="right"))
+    low = max(place - CONTEXT_BYTES, int(ends[document - 1]) if document else 0)
+    high = min(end + CONTEXT_BYTES, int(ends[document]))
+    return [
+        encoded.data[low:place].tobytes().decode(errors="ignore"),
+        encoded.data[end:high].tobytes().decode(errors="ignore"),
+    ]
 
 
 def _wasted(one: Side) -> dict[str, Any]:

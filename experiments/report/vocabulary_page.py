@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 # The same flags as in vocabulary.js.
-_SUPERWORD, _PARTIAL, _SPECIAL, _UNREACHABLE, _UNUSED, _PHASE2 = (1 << bit for bit in range(6))
+_SUPERWORD, _PARTIAL, _SPECIAL, _UNREACHABLE, _UNUSED, _PHASE2, _RESIDUE = (1 << bit for bit in range(7))
 # Escapes that JavaScript does not know or reads as other characters, and what our engine means.
 _CLASSES = {"s": r"\p{White_Space}", "S": r"\P{White_Space}", "d": r"\p{Nd}", "D": r"\P{Nd}", '"': '"'}
 
@@ -98,6 +98,9 @@ def _packed(one: Side, others: Sequence[Side], sample: str) -> str:
     if one.encoded is not None:
         columns["count"] = one.encoded.counts
         facts["tokens"] = len(one.encoded.ids)
+    if (inside := one.occurrences) is not None:
+        columns |= {"inside": inside.inside, "host": inside.host + 1, "place": inside.place}
+        columns["flags"] = flags + inside.residue * _RESIDUE
     return pack(facts, columns)
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from superbpe.inspection.boundaries import find_units
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from superbpe.inspection.boundaries import Units
     from superbpe.inspection.tokens import Tokens
     from tokenizer import _native
     from tokenizer.tokenizer import Tokenizer
@@ -27,17 +29,28 @@ class Encoded:
 
     Attributes:
         ids: uint32 [n_tokens], concatenated ids of all documents.
-        data: concatenated UTF-8 of the documents, uint8 [n_bytes].
-        byte_ends: int64 [n_documents]: end of each document in bytes.
+        data: concatenated UTF-8 of the documents as the tokenizer normalizes them, uint8.
+        n_bytes: bytes of the documents themselves.
+        byte_ends: int64 [n_documents]: end of each document in `data`.
         n_words: number of whitespace-separated words.
         counts: int64 [vocab_size]: occurrences by id.
+        token_ends: int64 [n_tokens]: end of each token in `data`.
+        units: words, numbers and characters of `data`.
     """
 
     ids: npt.NDArray[np.uint32]
     data: npt.NDArray[np.uint8]
+    n_bytes: int
     byte_ends: Ints
     n_words: int
     counts: Ints
+    token_ends: Ints
+    units: Units
+
+    @property
+    def located(self) -> bool:
+        """Whether tokens spell the text, so that their places in it are known."""
+        return bool(self.token_ends[-1] == len(self.data))
 
 
 def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> Encoded:
@@ -46,12 +59,18 @@ def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> Encoded:
     if not sum(batch.n_bytes for batch in batches):
         raise UserError("the text is empty; name files that contain some")
     ids = np.concatenate([tokenizer.encode_batch(batch)[0] for batch in batches])
+    read = [tokenizer.normalized(batch) for batch in batches]
+    data = np.concatenate([batch.data for batch in read])
+    byte_ends = np.cumsum(np.concatenate([np.diff(batch.offsets) for batch in read]))
     return Encoded(
         ids=ids,
-        data=np.concatenate([batch.data for batch in batches]),
-        byte_ends=np.cumsum(np.concatenate([np.diff(batch.offsets) for batch in batches])),
+        data=data,
+        n_bytes=sum(batch.n_bytes for batch in batches),
+        byte_ends=byte_ends,
         n_words=sum(len(batch.text(i).split()) for batch in batches for i in range(len(batch))),
         counts=np.bincount(ids, minlength=tokenizer.vocab_size).astype(np.int64),
+        token_ends=np.cumsum(np.array(list(map(len, tokenizer.vocab)))[ids]),
+        units=find_units(data, byte_ends),
     )
 
 
@@ -74,6 +93,13 @@ class Measures:
         superword_tokens, superword_bytes: fractions of the text's tokens and bytes that are superwords.
         crossing_tokens: fraction of the text's tokens that are other tokens across pretokens (`Tokens.crossing`).
         partial_tokens: fraction of the text's tokens that contain part of a character.
+        strr: single-token retention rate: fraction of the words (`boundaries`) that are in one token (Nayeem et al.
+            2025, arXiv 2510.09947, here per occurrence); None without words.
+        continued_words: proportion of continued words, 1 - strr (Rust et al. 2021).
+        digit_boundaries: fraction of the numbers of four digits or more that are cut in groups of three from the right
+            and nowhere else (Singh & Strouse 2024, arXiv 2402.14903); None without such numbers.
+        cut_characters: characters whose bytes are in several tokens, per character. Like the three before it, None if
+            the tokens do not spell the text.
     """
 
     documents: int
@@ -94,6 +120,10 @@ class Measures:
     superword_bytes: float
     crossing_tokens: float
     partial_tokens: float
+    strr: float | None
+    continued_words: float | None
+    digit_boundaries: float | None
+    cut_characters: float | None
 
 
 def measure(encoded: Encoded, tokens: Tokens, *, alpha: float = 2.5) -> Measures:
@@ -106,10 +136,18 @@ def measure(encoded: Encoded, tokens: Tokens, *, alpha: float = 2.5) -> Measures
             find that 2.5 correlates best with translation quality.
     """
     counts = encoded.counts
-    n_tokens, n_bytes = len(encoded.ids), len(encoded.data)
+    n_tokens, n_bytes = len(encoded.ids), encoded.n_bytes
     vocabulary = int(tokens.ordinary.sum())
     used = int((counts[tokens.ordinary] > 0).sum())
     renyi = renyi_entropy(counts, alpha)
+    strr = split = digit_boundaries = cut_characters = None
+    if encoded.located:
+        cut, of_text = encoded.units.cut(encoded.token_ends), encoded.units.counts
+        split, digit_boundaries, cut_characters = (
+            int(part.sum()) / int(whole.sum()) if whole.any() else None
+            for part, whole in zip(cut, of_text, strict=True)
+        )
+        strr = None if split is None else 1 - split
     return Measures(
         documents=len(encoded.byte_ends),
         bytes=n_bytes,
@@ -129,6 +167,10 @@ def measure(encoded: Encoded, tokens: Tokens, *, alpha: float = 2.5) -> Measures
         superword_bytes=float((counts * tokens.n_bytes)[tokens.superword].sum()) / n_bytes,
         crossing_tokens=float(counts[tokens.crossing].sum()) / n_tokens,
         partial_tokens=float(counts[tokens.partial].sum()) / n_tokens,
+        strr=strr,
+        continued_words=split,
+        digit_boundaries=digit_boundaries,
+        cut_characters=cut_characters,
     )
 
 
@@ -209,7 +251,7 @@ def contexts(
     widths = tokens.n_bytes[ids[places]] + 2 * reach
     places = np.sort(places[: int(np.searchsorted(np.cumsum(widths), most_bytes, side="right"))])
 
-    token_ends = np.cumsum(tokens.n_bytes[ids])
+    token_ends = encoded.token_ends
     token_starts = token_ends - tokens.n_bytes[ids]
     document = np.searchsorted(encoded.byte_ends, token_starts[places], side="right")
     document_starts = np.concatenate([[0], encoded.byte_ends])

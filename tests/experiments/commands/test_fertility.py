@@ -18,6 +18,7 @@ from lm.data.scripts import script
 from lm.evaluate.deployment import Deployment
 from superbpe.inspection.measures import renyi_entropy
 from tests import other_tokenizers, texts
+from tests.superbpe.inspection.test_boundaries import numbers_of, words_of
 from tokenizer import Corpus, CorpusConfig, Tokenizer
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
@@ -114,6 +115,93 @@ def test_totals_equal_those_of_the_reference_encoder(made, trained):
         assert (one.tokens == other.tokens).all()
 
 
+def kept_in_one_token(text, spans, vocab, ids):
+    """Number of spans of characters that lie in one token."""
+    ends = np.cumsum([len(vocab[i]) for i in ids])
+    places = [(len(text[:a].encode()), len(text[:b].encode())) for a, b in spans]
+    return sum(not ((ends > a) & (ends < b)).any() for a, b in places)
+
+
+def test_published_measures_equal_those_of_the_reference_encoder(made, trained):
+    tokenizer = trained["superwords"]
+    documents, (found,) = counted([tokenizer], made)
+    every = [*made.english, *made.other]
+    ids = [encode(tokenizer, text) for text in every]
+    kept = [kept_in_one_token(text, words_of(text), tokenizer.vocab, row) for text, row in zip(every, ids, strict=True)]
+    whole = [
+        kept_in_one_token(text, [(i, i + 1) for i in range(len(text))], tokenizer.vocab, row)
+        for text, row in zip(every, ids, strict=True)
+    ]
+    rows = {(row["by"], row["group"]): row for row in measured(found, documents, found)}
+    english = range(len(made.english))
+    for group, chosen in (((ALL, "all text"), range(len(every))), ((SOURCE, "english.jsonl"), english)):
+        words = sum(len(words_of(every[i])) for i in chosen)
+        strr = sum(kept[i] for i in chosen) / words
+        characters = sum(len(every[i]) for i in chosen)
+        row = rows[group]
+        assert row["strr"] == pytest.approx(strr) == 1 - row["continued_words"]
+        assert row["strr_low"] < strr < row["strr_high"]
+        assert row["cut_characters"] == pytest.approx(1 - sum(whole[i] for i in chosen) / characters)
+        assert (row["digit_boundaries"] is None) == (not any(numbers_of(every[i]) for i in chosen))
+    costs = [rows[SOURCE, name]["tokens"] / rows[SOURCE, name]["bytes"] for name in ("english.jsonl", "mixed")]
+    assert rows[ALL, "all text"]["gini"] == pytest.approx((max(costs) - min(costs)) / 2 / sum(costs))
+    assert rows[SOURCE, "mixed"]["gini"] is rows[SOURCE, "mixed"]["premium"] is None
+
+
+def test_premium_of_translations(trained, tmp_path, mistake, capsys):
+    original = texts.prose()[:30]
+    translated = [text[: len(text) // 2] + "é" * 40 for text in original]
+    for name, documents in (("en", original), ("fr", translated), ("few", original[:3])):
+        lines = [json.dumps({"text": text[:2000]}) for text in documents]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    trained["gpt2"].save(tmp_path / "gpt2")
+    given = [str(tmp_path / "gpt2"), f"en={tmp_path / 'en.jsonl'}", f"fr={tmp_path / 'fr.jsonl'}"]
+    report = run(tmp_path / "out", *given, "--translations-of", "en")
+    rows = {row["group"]: row for row in report["rows"] if row["by"] == "source"}
+    tokens = [sum(len(encode(trained["gpt2"], text[:2000])) for text in texts) for texts in (original, translated)]
+    assert (rows["en"]["premium"], rows["fr"]["premium"]) == (1, tokens[1] / tokens[0])
+    assert rows["fr"]["premium_low"] < rows["fr"]["premium"] < rows["fr"]["premium_high"]
+    assert report["rows"][0]["gini"] == pytest.approx(abs(tokens[1] - tokens[0]) / 2 / sum(tokens))
+    assert "Premium of each source, against en" in capsys.readouterr().out
+    said = mistake(
+        "fertility", *given, f"few={tmp_path / 'few.jsonl'}", "--translations-of", "en", "--out", tmp_path / "x"
+    )
+    assert "few has 3 documents, and en has 30" in said
+    said = mistake("fertility", *given, "--translations-of", "de", "--out", tmp_path / "x")
+    assert "--translations-of 'de' is not a source; the sources are en, fr" in said
+
+
+def test_what_is_not_there_is_not_measured(made, tmp_path, capsys):
+    """Text without words and numbers, of one source: no NaN, and no share of nothing."""
+    (tmp_path / "text.txt").write_text("... !? ...\n")
+    report = run(tmp_path / "out", str(made.root / "gpt2"), str(tmp_path / "text.txt"))
+    row = report["rows"][0]
+    names = ("strr", "continued_words", "digit_boundaries", "premium", "gini")
+    assert [row[name] for name in names] == [None] * 5
+    assert row["cut_characters"] == 0
+    assert "NaN" not in (tmp_path / "out" / "fertility.json").read_text()
+    for said in (capsys.readouterr().out, (tmp_path / "out" / "fertility.html").read_text(), latex(tmp_path / "out")):
+        assert said.count("not measured") >= 4
+
+
+def latex(folder):
+    """The tables for papers; every row has as many cells as its table has columns."""
+    text = (folder / "fertility.tex").read_text(encoding="utf-8")
+    for columns, body in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", text, re.DOTALL):
+        rows = [line for line in body.split("\n") if line.endswith(r" \\")]
+        assert rows
+        assert all(len(re.split(r"(?<!\\)&", row)) == len(columns) for row in rows)
+    return text
+
+
+def test_software_that_normalizes_or_drops_text_is_not_located(made, trained, tmp_path):
+    """Tokens that do not account for the bytes of a document cut nothing that is known; others of the text count."""
+    documents, (found,) = counted([load_pretrained(other_tokenizers.write(tmp_path, "word_pieces")).tokenizer], made)
+    spaced = [" " in text for text in [*made.english, *made.other]]
+    assert not found.located[spaced].any()
+    assert measured(found, documents, found)[0]["strr"] is None
+
+
 def test_copies_of_a_document_are_no_evidence(made, trained, tmp_path):
     lines = [json.dumps({"text": text}) for text in [*made.english, *made.english[:1] * 900]]
     (tmp_path / "copies.jsonl").write_text("\n".join(lines))
@@ -192,6 +280,7 @@ def test_the_command_writes_page_json_and_csv(made, tmp_path, capsys):
         (row["tokenizer"], row["by"], row["group"]) for row in report["rows"]
     ]
     assert float(table[0]["bytes_per_token"]) == report["rows"][0]["bytes_per_token"]
+    assert r"\caption{What tokens cut}" in latex(out)
     page = (out / "fertility.html").read_text(encoding="utf-8")
     assert re.findall('id="chart-([^"]*)"', page) == ["parity-source", "parity-script"]
     assert "plain needs the fewest tokens" in page
