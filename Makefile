@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := all dev docs
+EXTRAS := all demo dev docs
 READY := $(VENV)/.ready
 NATIVE := native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
 # uv installs in a tenth of pip's time; the index and the certificates are those that pip is configured with.
@@ -82,6 +82,7 @@ lint: $(READY) ## What CI checks about the code: style, types, warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows
 	$(BIN)/python -m mypy.stubtest tokenizer._native
 	cargo fmt --manifest-path native/Cargo.toml --check
 	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets -- -D warnings

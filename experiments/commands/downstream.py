@@ -18,7 +18,6 @@ import argparse
 import logging
 import math
 import os
-import signal
 import sys
 from collections import Counter
 from functools import partial
@@ -72,9 +71,7 @@ def run(arguments: argparse.Namespace) -> None:
         return
     if arguments.tasks == "list":
         tasks = _library().all_tasks  # groups too
-        before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the command without an error
         console.print("\n".join(tasks), soft_wrap=True)
-        signal.signal(signal.SIGPIPE, before)
         return
     manager, names = _tasks(arguments.tasks)
     with out_folder(arguments.out):
