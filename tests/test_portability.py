@@ -1,4 +1,4 @@
-"""The commands run on Windows: what it lacks is used in `tokenizer/system.py` alone, and text files name an encoding."""
+"""Commands run on Windows: what it lacks is used in `tokenizer/system.py` alone, and text files name an encoding."""
 
 import ast
 import os
