@@ -298,11 +298,7 @@ def cut_share(tally: Tally, documents: Documents, units: str, chosen: NDArray[np
     located = chosen[tally.located[chosen]]
     columns = (getattr(of, units)[located] for of in (tally.cut, tally.units))
     share = ratio(*by_text(documents.hashes[located], *columns))
-    return (
-        share
-        if share.low is None or share.high is None
-        else share._replace(low=max(share.low, 0), high=min(share.high, 1))
-    )
+    return Measure(*(None if end is None else min(max(end, 0.0), 1.0) for end in share))
 
 
 def gini_of_sources(tally: Tally, documents: Documents, *, parallel: bool = False) -> float | None:

@@ -12,7 +12,7 @@ from experiments.fertility.choosing import CHEAPEST, LEAST_COUNT, is_rare
 from experiments.numbers import percent, si, signed
 from experiments.progress import Lines, Table
 from experiments.report import page
-from experiments.report.fertility_page import ABOUT_STRR, decimal, difference
+from experiments.report.fertility_page import ABOUT_STRR, difference, with_interval
 from experiments.report.figures import Figure, colour, data, shape, spec, vocabulary_axis
 from experiments.shell import command_text
 from tokenizer.corpus.text_files import without_ending
@@ -49,7 +49,6 @@ def render(report: Mapping[str, Any]) -> str:
         table_of_all=table(report, every),
         commands={one["name"]: command_text(["superbpe", *one["command"]]) for one in finalists if one["command"]},
         difference=difference,
-        about_strr=ABOUT_STRR,
         shade=partial(_shade, max((abs(_change(row)) for row in grouped), default=0.0)),
         bakeoff=command_text(["superbpe", *report["bakeoff"]["command"]]),
     )
@@ -70,8 +69,8 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
                 difference(one, "relative") if one["reference"] != one["name"] else "reference",
                 si(one["flops_per_byte"]),
                 *([_loss(one)] if with_losses else []),
-                decimal(one["strr"]),
-                decimal(one["gini"]),
+                with_interval(one, "strr"),
+                with_interval(one, "gini"),
                 si(one["cache_bytes_per_byte"]),
                 f"{one['superwords']:,}",
                 si(one["parameters"]),
@@ -197,6 +196,7 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         f"trained on {si(n_bytes)}B of text; far more would save about {SAMPLES[size]:.1g} % of the tokens, judging by "
         "BPE of 32,768 tokens on English"
     )
+    said.append(ABOUT_STRR)
     said.append("a name says the recipe, the size of the vocabulary and, after -t, the size at which superwords start")
     return said
 

@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 TITLE = "Tokens that a text needs"
 GROUPS_DRAWN = 12
 """Most sources or scripts in a chart; the tables have all of them."""
-WITHOUT_SPACES = ("Han", "Japanese", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
-"""Scripts of text without spaces between words, where a whitespace-separated word is a clause or a sentence."""
 NOT_MEASURED = "not measured"
 ABOUT_STRR = (
-    "STRR predicted results on multilingual benchmarks across published models; no measure predicted English ones at "
-    "equal size of the model (TokLens, 2026, aclanthology.org/2026.acl-srw.18; a correlation, partly of training data)."
+    "STRR predicted multilingual benchmarks across published models, which is a correlation; no measure predicted "
+    "English ones at equal size of the model (TokLens, 2026, aclanthology.org/2026.acl-srw.18)"
 )
 CUTS = {
     "strr": "STRR",
@@ -50,9 +48,7 @@ def render(report: Mapping[str, Any]) -> str:
         report=report,
         tables=tables(report),
         headline=headline(report),
-        about_strr=ABOUT_STRR,
         notes=notes(report),
-        without_spaces=[name for name in _groups(report, "script") if name in WITHOUT_SPACES],
     )
 
 
@@ -80,12 +76,12 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
             ]
         )
     served = [[name, *(priced(row, overall[reference], x) for x in SERVING)] for name, row in overall.items()]
-    words = [[name, *(share(row, x) for x in CUTS), decimal(row["gini"])] for name, row in overall.items()]
+    words = [[name, *(with_interval(row, x) for x in (*CUTS, "gini"))] for name, row in overall.items()]
     found = {
         "comparison": Table(
             f"{si(text['bytes'])}B of text in {counted(text['documents'], 'document')}", header, compared
         ),
-        "words": Table("What tokens cut", ["tokenizer", *CUTS.values(), "Gini"], words),
+        "words": Table(f"What tokens cut. {ABOUT_STRR}", ["tokenizer", *CUTS.values(), "Gini"], words),
         "serving": Table(f"Serving, {report['deployment']['name']}", ["tokenizer", *SERVING.values()], served),
     }
     if original := report["translations_of"]:
@@ -140,26 +136,12 @@ def difference(row: Mapping[str, Any], name: str = "parity") -> str:
 
 
 def with_interval(row: Mapping[str, Any], name: str) -> str:
-    """A measure, and its interval as a remark."""
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    if value is None:
-        return "–"
-    return Lines(f"{value:.3f}", "" if low is None else f"{low:.3f}–{high:.3f}")
-
-
-def decimal(value: float | None) -> str:
-    """A number without a unit."""
-    return NOT_MEASURED if value is None else f"{value:.3f}"
-
-
-def share(row: Mapping[str, Any], name: str) -> str:
-    """A share in percent, and its interval as a remark."""
-    value, *ends = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    """A measure, and its interval, if it has one, as a remark."""
+    value, low, high = (row.get(f"{name}{end}") for end in ("", "_low", "_high"))
     if value is None:
         return NOT_MEASURED
-    places = 1 if value >= 0.01 or not value else 4
-    interval = "" if None in ends else "–".join(f"{100 * end:.{places}f}" for end in ends)
-    return Lines(percent(value, places), interval)
+    digits = ".3f" if value >= 0.1 else ".2g"
+    return Lines(f"{value:{digits}}", "" if low is None else f"{low:{digits}}–{high:{digits}}")
 
 
 def _strr(row: Mapping[str, Any]) -> str:

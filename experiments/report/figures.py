@@ -132,12 +132,10 @@ _IN_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "\N{NO-BREAK SPACE}": "~",
     "\N{MINUS SIGN}": "$-$",
     "\N{EN DASH}": "--",
     "α": r"$\alpha$",
     "µ": r"$\mu$",
-    "₂": "$_2$",
 }
 
 
@@ -153,12 +151,6 @@ def to_latex(tables: Iterable[Table]) -> str:
         header = [" ".join(name.split("\n")) for name in table.header]
         columns = "".join("l" if i in table.text else "r" for i in range(len(header)))
         head, *rows = (" & ".join(map(cell, row)) + r" \\" for row in (header, *table.rows))
-        written += [
-            r"\begin{table}",
-            rf"\caption{{{cell(table.title)}}}",
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-        ]
-        written += [head, r"\midrule", *rows]
-        written += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
+        begin = [r"\begin{table}", rf"\caption{{{cell(table.title)}}}", rf"\begin{{tabular}}{{{columns}}}"]
+        written += [*begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
     return "\n".join(written)

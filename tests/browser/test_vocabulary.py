@@ -91,6 +91,36 @@ def test_search_and_details_show_what_python_finds(page, trained):
     assert detail.locator("dd").first.text_content() == str(row[0])
 
 
+def test_split_words_and_residues_are_searched_and_shown_in_the_text(page, folder):
+    report = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
+    for name, key in (("split", "word"), ("residues", "text")):
+        rows = report[name]["rows"]
+        assert len(rows) > 20
+        shown = page.locator(f"#{name}-rows tr")
+        assert shown.count() == len(rows)
+        for row, i in ((rows[0], 0), (rows[-1], len(rows) - 1)):
+            around = shown.nth(i).locator(".around")
+            assert around.locator("mark").text_content() == row[key].replace("\n", "↵").replace("\t", "⇥")
+            assert around.text_content() == "".join([row["around"][0], row[key], row["around"][1]]).replace(
+                "\n", "↵"
+            ).replace("\t", "⇥")
+        query = rows[7][key][-2:].lower()
+        page.fill(f"#{name}-query", query)
+        assert page.locator(f"#{name}-rows tr:visible").count() == sum(query in row[key].lower() for row in rows)
+        page.fill(f"#{name}-query", "")
+    # A token of a split opens its details; one that occurs only inside others is marked inside these.
+    page.select_option("#only", "residue")
+    assert page.locator("#found").text_content().startswith(str(report["residues"]["n"]))
+    page.select_option("#only", "")
+    row = next(row for row in report["residues"]["rows"] if row["count"] == 0 and row["text"].isalpha())
+    page.locator(f"#residues-rows button[data-id='{row['id']}']").first.click()
+    page.wait_for_selector("#detail .contexts mark")
+    assert f"{row['inside']:,}, a residue; most in {row['host']['text']}" in page.locator("#detail dl").text_content()
+    assert page.locator("#detail .contexts mark").first.text_content() == row["text"]
+    shown = page.locator("#detail .contexts li").first.text_content()
+    assert row["host"]["text"].strip() in shown
+
+
 def test_tokens_are_shown_as_in_python(page):
     """Bytes outside UTF-8 are escapes: partial characters, surrogates, overlong forms, code points past the last."""
     cases = [character.encode() for character in "aé\u07ff\u0800\ud7ff\ue000\uffff\ufeff\U00010000\U0010ffff"]

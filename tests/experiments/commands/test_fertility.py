@@ -280,7 +280,7 @@ def test_the_command_writes_page_json_and_csv(made, tmp_path, capsys):
         (row["tokenizer"], row["by"], row["group"]) for row in report["rows"]
     ]
     assert float(table[0]["bytes_per_token"]) == report["rows"][0]["bytes_per_token"]
-    assert r"\caption{What tokens cut}" in latex(out)
+    assert r"\caption{What tokens cut. STRR predicted" in latex(out)
     page = (out / "fertility.html").read_text(encoding="utf-8")
     assert re.findall('id="chart-([^"]*)"', page) == ["parity-source", "parity-script"]
     assert "plain needs the fewest tokens" in page

@@ -55,6 +55,39 @@ def test_a_tokenizer_without_merges_and_an_imported_tokenizer_json(folders, tmp_
     assert imported["superwords"] > 0
 
 
+def test_split_words_and_residues_in_a_text(folders, tmp_path, trained):
+    report = inspected(out := tmp_path / "out", folders / "superwords", "--text", folders / "text.txt")
+    text, tokenizer = (folders / "text.txt").read_text(encoding="utf-8"), trained["superwords"]
+    rows = report["split"]["rows"]
+    assert [row["cuts"] for row in rows] == sorted((row["cuts"] for row in rows), reverse=True)
+    for row in rows[:50]:
+        before, after = row["around"]
+        assert before + row["word"] + after in text
+        assert row["word"] in "".join(token["text"] for token in row["tokens"])
+        assert len(row["tokens"]) > 1
+    found, columns = report["residues"], pq.read_table(out / "tokens-superwords.parquet").to_pydict()
+    assert found["n"] == sum(columns["residue"]) > 0
+    for row in found["rows"]:
+        before, after = row["around"]
+        token = tokenizer.vocab[row["id"]]
+        if token.decode(errors="ignore").encode() == token:
+            assert before + row["text"] + after in text
+        assert (row["count"], row["inside"]) == (columns["count"][row["id"]], columns["inside"][row["id"]])
+        assert row["count"] <= 0.05 * (row["count"] + row["inside"])
+        assert token in tokenizer.vocab[row["host"]["id"]]
+
+
+def test_what_a_text_does_not_have_is_not_measured(folders, tmp_path, capsys):
+    (tmp_path / "dots.txt").write_text("... !? ...\n")
+    report = inspected(tmp_path / "out", folders / "gpt2", "--text", tmp_path / "dots.txt")
+    (one,) = report["tokenizers"]
+    assert [one["on_text"][name] for name in ("strr", "continued_words", "digit_boundaries")] == [None] * 3
+    assert (one["residues"], one["on_text"]["cut_characters"], report["split"]["words"]) == (None, 0, 0)
+    for said in (capsys.readouterr().out, (tmp_path / "out" / "vocabulary.html").read_text(encoding="utf-8")):
+        assert said.count("not measured") >= 4
+        assert "NaN" not in re.sub(r"<script.*?</script>", "", said, flags=re.DOTALL)
+
+
 def test_two_tokenizers_on_a_text(folders, tmp_path, trained, capsys):
     command = [f"Super/words: 1={folders / 'superwords'}", "--against", folders / "gpt2"]
     report = inspected(out := tmp_path / "out", *command, "--text", folders / "text.txt", "--alpha", "2")
