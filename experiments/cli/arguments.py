@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import glob
 import math
 import os
 import re
+import shutil
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -33,7 +36,11 @@ if TYPE_CHECKING:
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
 TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
-TEXT = "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet; s3://, gs://, hf://datasets/, https://"
+STANDARD_INPUT = "-"
+TEXT = (
+    "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet; s3://, gs://, hf://datasets/, https://; "
+    "- for the standard input"
+)
 _READING = {"format": None, "field": "text", "separator": None, "cache": None}
 _READING |= {"on_invalid_utf8": "error", "on_error": "error"}
 
@@ -229,8 +236,20 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
     """
     from tokenizer import Corpus, CorpusConfig
 
+    paths = [_standard_input() if path == STANDARD_INPUT else path for path in paths]
     read = {name: getattr(arguments, name) for name in _READING}
-    return Corpus(CorpusConfig(paths=list(paths), **read, **settings))
+    return Corpus(CorpusConfig(paths=paths, **read, **settings))
+
+
+@cache
+def _standard_input() -> str:
+    """Path of a copy of the standard input, which can be read again; it is deleted at the end of the process."""
+    folder = tempfile.TemporaryDirectory(prefix="superbpe-")
+    atexit.register(folder.cleanup)
+    copy = Path(folder.name) / "standard-input.txt"
+    with copy.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return str(copy)
 
 
 def open_sources(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpus:
@@ -260,7 +279,11 @@ def open_sources(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpu
 def text_options(arguments: argparse.Namespace, paths: Sequence[str]) -> list[str]:
     """The option `--text` of another command, and the options that say how `open_text` read these paths."""
     given = [(name, getattr(arguments, name)) for name in _READING if getattr(arguments, name) != _READING[name]]
-    return ["--text", *map(operand, paths), *(f"--{name.replace('_', '-')}={value}" for name, value in given)]
+    return [
+        "--text",
+        *(path if path == STANDARD_INPUT else operand(path) for path in paths),
+        *(f"--{name.replace('_', '-')}={value}" for name, value in given),
+    ]
 
 
 def open_any(source: str, **options: Any) -> Pretrained:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import (
+    STANDARD_INPUT,
     Parser,
     add_deployment,
     add_text,
@@ -32,6 +33,7 @@ from experiments.progress import Reporter
 from experiments.report import choose_page as page
 from experiments.shell import command_text, operand
 from superbpe import PRESETS
+from tokenizer.errors import UserError
 from tokenizer.formats.readers import summary
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ def parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train the grid, measure it, write the page, and print the answer."""
+    if STANDARD_INPUT in arguments.text:
+        raise UserError("the commands that choose prints name the text again, so it cannot be -; save it to a file")
     reporter = Reporter()
     against = {name: open_any(path) for name, path in tokenizers_of(arguments.against).items()}
     text = open_sources(arguments, arguments.text)

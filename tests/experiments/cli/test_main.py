@@ -72,6 +72,10 @@ def test_train_and_encode(tmp_path, mistake, monkeypatch, capsys, options, phase
     tokenizer = Tokenizer.load(out)
     assert tokenizer.sha256 == expected.sha256
     assert [text["places"] for text in tokenizer.provenance["read"]["texts"]] == [[str(path)]]
+    again = ["train", "-", *arguments[1:3], "--to", str(tmp_path / "piped"), *arguments[5:]]
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=path.open("rb")))
+    assert main.run(again) == 0
+    assert Tokenizer.load(tmp_path / "piped").sha256 == expected.sha256
     assert f"--to {out} exists" in mistake("train", *arguments)
     (records := tmp_path / "a.jsonl").write_text('{"text": "a"}')
     swapped = mistake("encode", records, out, "--to", tmp_path / "no")
