@@ -30,7 +30,6 @@ from experiments.fertility.choice import LATEX, NUMBERS, PAGE, PATTERNS, PRESETS
 from experiments.fertility.choosing import CHEAPEST
 from experiments.numbers import duration
 from experiments.progress import Reporter
-from experiments.report import choose_page as page
 from experiments.shell import command_text, operand
 from superbpe import PRESETS
 from tokenizer.errors import UserError
@@ -77,6 +76,8 @@ def run(arguments: argparse.Namespace) -> None:
     reporter = Reporter()
     against = {name: open_any(path) for name, path in tokenizers_of(arguments.against).items()}
     text = open_sources(arguments, arguments.text)
+    from experiments.report import choose_page as page  # Altair is slow to import
+
     with out_folder(arguments.out) as out:
         choice = choose_tokenizers(
             text,
