@@ -81,14 +81,8 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
     header.append(Lines("FLOPs", "per byte"))
     if with_losses:
         header.append(Lines("bits", "per byte"))
-    header += [
-        "STRR",
-        "Gini",
-        Lines("KV cache,", "bytes per byte"),
-        "superwords",
-        Lines("parameters of", "embedding, head"),
-    ]
-    header.append(Lines("count of the", "last merge"))
+    header += ["STRR", "Gini", Lines("KV cache,", "bytes per byte"), "superwords"]
+    header += [Lines("parameters of", "embedding, head"), Lines("count of the", "last merge")]
     return Table("All tokenizers", header, rows)
 
 
