@@ -243,13 +243,24 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
 
 @cache
 def _standard_input() -> str:
-    """Path of a copy of the standard input, which can be read again; it is deleted at the end of the process."""
+    """Path of a copy of the standard input, which can be read again; it is deleted at the end of the process.
+
+    Raises:
+        UserError: It is empty.
+    """
     folder = tempfile.TemporaryDirectory(prefix="superbpe-")
     atexit.register(folder.cleanup)
     copy = Path(folder.name) / "standard-input.txt"
     with copy.open("wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
+        if sys.stdin is not None:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+    if not copy.stat().st_size:
+        raise UserError("-: the standard input is empty; pipe text into the command")
     return str(copy)
+
+
+def _is_copy(path: str) -> bool:
+    return bool(_standard_input.cache_info().currsize) and path == _standard_input()
 
 
 def open_sources(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpus:
@@ -271,17 +282,25 @@ def open_sources(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpu
     for entry, path, name in zip(entries, paths, names, strict=True):
         place = entry if name is None else entry.removeprefix(f"{name}=")
         label = name or Path(shown(path)).name
+        if named(path)[1] == STANDARD_INPUT:
+            place, label = f"{_standard_input()}{place.removeprefix(STANDARD_INPUT)}", name or "standard input"
         if sources.setdefault(label, place) != place:
             raise UserError(f"two texts are called {label!r}; write another NAME={place}")
     return open_text(arguments, [], sources=sources, **settings)
 
 
 def text_options(arguments: argparse.Namespace, paths: Sequence[str]) -> list[str]:
-    """The option `--text` of another command, and the options that say how `open_text` read these paths."""
+    """The option `--text` of another command, and the options that say how `open_text` read these paths.
+
+    An empty list for the standard input, which another command cannot read again.
+    """
+    paths = [path for path in paths if path != STANDARD_INPUT and not _is_copy(path)]
+    if not paths:
+        return []
     given = [(name, getattr(arguments, name)) for name in _READING if getattr(arguments, name) != _READING[name]]
     return [
         "--text",
-        *(path if path == STANDARD_INPUT else operand(path) for path in paths),
+        *map(operand, paths),
         *(f"--{name.replace('_', '-')}={value}" for name, value in given),
     ]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import (
+    STANDARD_INPUT,
     TOKENIZER,
     TOKENIZER_FILES,
     Parser,
@@ -37,6 +38,7 @@ from experiments.progress import Reporter
 from tokenizer import Tokenizer, UserError
 from tokenizer.corpus.records import ending
 from tokenizer.corpus.text_files import READABLE, is_array, named_format
+from tokenizer.files import weighted
 
 if TYPE_CHECKING:
     import argparse
@@ -117,7 +119,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _is_text(entry: str) -> bool:
-    path = Path(named(entry)[1])
+    path = Path(named(weighted(entry, "TEXT")[0])[1])
+    if str(path) == STANDARD_INPUT:
+        return True
     if path.name in TOKENIZER_FILES:
         return False
     if ending(path) == "json":  # tokenizers end in .json, too

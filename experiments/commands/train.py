@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.arguments import (
+    STANDARD_INPUT,
     Parser,
     add_rule,
     add_text,
@@ -208,6 +209,10 @@ def _ratio(text: str) -> tuple[str, float]:
 
 def _check_counts(arguments: argparse.Namespace) -> None:
     """Raise a UserError for options that do not go with `--counts`."""
+    if arguments.counts and arguments.format is None and STANDARD_INPUT in arguments.text:
+        raise UserError(
+            "-: the standard input is read as plain text; name the format of the counts, as in --format jsonl"
+        )
     if not arguments.counts:
         if arguments.pretokenized:
             raise UserError("--pretokenized is about counts; add --counts")

@@ -379,7 +379,7 @@ def _extend_command(parent: Pretrained, name: str, text: Corpus, size: int) -> l
     if not parent.source or text.config.dataset:
         return []
     config, usual = asdict(text.config), asdict(CorpusConfig())
-    reading = ("format", "field", "separator", "on_invalid_utf8", "on_error")
+    reading = ("format", "field", "separator", "cache", "on_invalid_utf8", "on_error")
     options = [f"--{key.replace('_', '-')}={config[key]}" for key in reading if config[key] != usual[key]]
     paths = text.config.paths or [f"{name}={entry}" for name, entry in text.config.sources.items()]
     words = ["extend", operand(parent.source), *(operand(shown(path)) for path in paths), *options]

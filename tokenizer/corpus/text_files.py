@@ -16,7 +16,7 @@ from tokenizer.corpus import remote
 from tokenizer.corpus.config import FORMATS
 from tokenizer.corpus.records import COMPRESSIONS, ending, opened
 from tokenizer.corpus.remote import File, RemoteFile, Stat
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.files import check_file, confined, is_remote, read_json, shown
 
 _OTHER_ENDINGS = {"text": "txt", "ndjson": "jsonl", "json": "jsonl", "tsv": "csv"}
@@ -48,7 +48,7 @@ def find(paths: Iterable[str], form: str | None, cache: str | None = None) -> li
         for file in _matches(str(given)):
             detected = form or named_format(file)
             if cache is not None and isinstance(file, RemoteFile):
-                file = replace(file, cache=Path(cache).absolute())
+                file = replace(file, cache=_made(cache))
             if detected is None:
                 raise UserError(f"{file}: unknown file type; name it {READABLE}, or set format=jsonl")
             if detected == "arrow" and isinstance(file, RemoteFile):
@@ -59,6 +59,16 @@ def find(paths: Iterable[str], form: str | None, cache: str | None = None) -> li
                 warnings.warn(f"{file} is named more than once, and read once", stacklevel=2)
             found.setdefault(file.resolve(), (file, detected))
     return list(found.values())
+
+
+def _made(cache: str) -> Path:
+    """The folder of a cache, made if it does not exist."""
+    folder = Path(cache).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cache={quoted(cache)} cannot be made: {error.strerror}; name another folder") from None
+    return folder
 
 
 def _matches(path: str) -> Sequence[File]:
