@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from tokenizer import system
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,11 +38,7 @@ def naming(path: Path) -> Iterator[None]:
 def sync(path: Path) -> None:
     """Flush a file or a folder to the device."""
     with naming(path):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        system.sync(path)
 
 
 def sync_all(folder: Path) -> None:
@@ -62,21 +59,13 @@ def locked(path: Path, on_wait: Callable[[], object] | None = None) -> Iterator[
 
     The block gets True, or False if another process has the lock and there is no `on_wait` to call before waiting.
     """
-    import fcntl  # not on Windows
-
+    handle = system.open_for_lock(path)
     try:
-        handle = os.open(path, os.O_RDWR)  # NFS locks only files that are open for writing
-    except IsADirectoryError:
-        handle = os.open(path, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = True
-        except BlockingIOError:
-            held = on_wait is not None
-            if on_wait is not None:
-                on_wait()
-                fcntl.flock(handle, fcntl.LOCK_EX)
+        held = system.lock(handle, wait=False)
+        if not held and on_wait is not None:
+            on_wait()
+            while not (held := system.lock(handle, wait=True)):
+                pass
         yield held
     finally:
         os.close(handle)
@@ -90,7 +79,7 @@ def partial_name(path: Path) -> Path:
 def remove_leftovers(folder: Path, name: str | None = None) -> bool:
     """Remove what killed writers of `name` (None: of all) left in a folder; return whether there is a live one."""
     alive = False
-    with suppress(OSError, ImportError):  # not permitted, no locks, or another process removes the same
+    with suppress(OSError):  # not permitted, no locks, or another process removes the same
         for entry in list(os.scandir(folder)):
             found = _PARTIAL.fullmatch(entry.name)
             if found is not None and name in (None, found[1]) and entry.is_dir(follow_symlinks=False):
@@ -112,7 +101,7 @@ def _temporary(path: Path) -> Iterator[Path]:
             except OSError as error:
                 error.filename = str(path)
                 raise
-            with suppress(OSError, ImportError):  # a disk without locks; there, leftovers stay
+            with suppress(OSError):  # a disk without locks; there, leftovers stay
                 lock.enter_context(locked(partial, on_wait=lambda: None))
             if partial.exists():  # otherwise another process took it for a leftover before it was locked
                 break
@@ -157,7 +146,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     exists = UserError(f"{path} already exists; name a new folder, or remove it")
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise exists
-    if path == Path.cwd() or path.is_mount():
+    if path == Path.cwd() or os.path.ismount(path):
         raise UserError(f"{path} is in use as a working folder or a mount point; name a new folder inside it")
     if remove_leftovers(path.parent, path.name):
         raise UserError(f"another process is writing {path}; wait for it, or name another folder")
@@ -165,10 +154,12 @@ def new_folder(path: Path) -> Iterator[Path]:
     with _temporary(path) as partial:
         yield partial
         sync_all(partial)
+        with suppress(OSError):
+            path.rmdir()  # Windows replaces no folders, not even empty ones
         try:
             partial.replace(path)
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+        except OSError:
+            if path.exists():
                 raise exists from None
             raise
     sync(path.parent)

@@ -216,7 +216,7 @@ def weighted(entry: str, what: str) -> tuple[str, int]:
         UserError: the weight is not a positive integer.
     """
     path, _, weight = entry.rpartition(":")
-    if not path or Path(entry).exists() or (is_remote(entry) and not weight.isdigit()):
+    if not path or Path(entry).exists() or (not weight.isdigit() and (is_remote(entry) or "\\" in weight)):
         path, weight = entry, "1"
     if not weight.isdigit() or int(weight) < 1:
         raise UserError(f"{what} has {quoted(entry)}, whose weight is not a positive integer; write PATH or PATH:3")

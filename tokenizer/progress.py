@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from tokenizer.errors import check_whole
+from tokenizer.system import n_cores
 
 Progress = Callable[[str, int, int | None], None]
 """Called with (unit, done, total or None), at most about ten times per second."""
@@ -50,7 +51,6 @@ def thread_count(threads: int | None) -> int:
         return threads
     setting = os.environ.get(THREADS_VARIABLE)
     if setting is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return min(cores, MOST_THREADS)
+        return min(n_cores(), MOST_THREADS)
     check_whole(THREADS_VARIABLE, int(setting) if setting.isdecimal() else setting, 1, MOST_THREADS)
     return int(setting)

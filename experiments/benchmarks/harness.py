@@ -66,7 +66,7 @@ class Job:
         command = [str(self.python), flag, str(Path(__file__).with_name("jobs.py")), self.job]
         command.append(json.dumps(self.arguments))
         began = time.perf_counter()
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=variables, capture_output=True, encoding="utf-8", check=False)
         wall = time.perf_counter() - began
         if done.returncode != 0:
             message = f"the job {self.name} ended with exit code {done.returncode}:\n{done.stderr.strip()}"

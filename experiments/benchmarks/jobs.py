@@ -13,7 +13,6 @@ import hashlib
 import importlib
 import json
 import os
-import resource
 import sys
 import time
 from array import array
@@ -37,8 +36,14 @@ def memory_mb(key: str) -> float:
         with open("/proc/self/status", encoding="ascii") as status:
             entry = next(line for line in status if line.startswith(f"{key}:"))
     except OSError:  # not Linux: peaks are not inherited there, and the current size is not available
-        unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+        peak = float("nan")
+        if sys.platform != "win32":
+            import resource
+
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+                1 << 20 if sys.platform == "darwin" else 1 << 10
+            )
+        return peak
     return int(entry.split()[1]) * 1024 / 1e6
 
 
@@ -221,11 +226,10 @@ def measure(name: str, arguments: Arguments) -> dict[str, Any]:
     """Run a job; return its measurements and its result."""
     bare = memory_mb("VmRSS")
     work, lines, facts = JOBS[name](arguments)
-    usage, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    cpu, started = time.process_time(), time.perf_counter()
     result = work()
-    seconds, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     peak = memory_mb("VmHWM")
-    cpu = used.ru_utime - usage.ru_utime + used.ru_stime - usage.ru_stime
     facts |= {"seconds": seconds, "CPU s": cpu, "peak MB": peak, "above bare": peak - bare}
     return facts | {"lines": list(lines(result))}
 
@@ -237,7 +241,7 @@ def main() -> None:
     name, arguments = sys.argv[1], json.loads(sys.argv[2])
     if (cores := arguments.get("cores")) is not None:
         os.environ["RAYON_NUM_THREADS"] = str(cores)
-        if hasattr(os, "sched_setaffinity"):
+        if sys.platform == "linux":
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     try:
         facts = measure(name, arguments)

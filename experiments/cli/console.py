@@ -22,6 +22,7 @@ from experiments.shell import command_text
 from lm.train.interrupt import HungUp, Terminated
 from tokenizer.errors import UserError, missing_extra
 from tokenizer.files import shown, without_credentials
+from tokenizer.system import HANG_UP, PIPE_CLOSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 _STOPPED = {
     KeyboardInterrupt: ("interrupted", signal.SIGINT),
     Terminated: ("terminated", signal.SIGTERM),
-    HungUp: ("hung up", signal.SIGHUP),
-    PipeClosed: ("the output is closed", signal.SIGPIPE),
+    HungUp: ("hung up", HANG_UP),
+    PipeClosed: ("the output is closed", PIPE_CLOSED),
 }
 """What is printed after a stop, and the signal that ends other programs then."""
 

@@ -11,11 +11,13 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
+from tokenizer.system import HANG_UP, restart
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n", signal.SIGHUP: b"hung up\n"}
+_WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n", HANG_UP: b"hung up\n"}
 
 
 def prepare() -> None:
@@ -33,7 +35,7 @@ def prepare() -> None:
     """
     if sys.flags.optimize > 1 and os.environ.get("PYTHONOPTIMIZE") != "1":
         os.environ["PYTHONOPTIMIZE"] = "1"
-        os.execv(sys.executable, ["-O" if word == "-OO" else word for word in sys.orig_argv])  # noqa: S606
+        restart([sys.executable, *("-O" if word == "-OO" else word for word in sys.orig_argv[1:])])
     for number in _WORDS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _exit)

@@ -182,7 +182,7 @@ class _Beat:
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + BEAT_SECONDS
             with suppress(OSError):
-                self._path.write_text(json.dumps(self._sign))
+                self._path.write_text(json.dumps(self._sign), encoding="utf-8")
 
 
 def connect(runner: RunnerConfig) -> Cluster | None:

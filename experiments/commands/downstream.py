@@ -17,7 +17,6 @@ import argparse
 import logging
 import math
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,9 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
         return
     if arguments.tasks == "list":
         tasks = _library().all_tasks  # groups too
-        before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the command without an error
         console.print("\n".join(tasks), soft_wrap=True)
-        signal.signal(signal.SIGPIPE, before)
         return
     manager, names = _tasks(arguments.tasks)
     with out_folder(arguments.out):

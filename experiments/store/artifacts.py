@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from experiments.results import Contents
 from experiments.store import bucket
-from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin, peak_memory, remedied
+from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin, remedied
+from tokenizer import system
 from tokenizer.corpus import remote
 from tokenizer.durable import locked, naming, partial_name, remove_folder, remove_leftovers, sync, sync_all
 from tokenizer.errors import UserError
@@ -225,7 +226,7 @@ class Store:
         for folder in (partial, *filter(Path.is_dir, partial.rglob("*"))):
             remove_leftovers(folder)
         started = time.perf_counter()
-        peak_memory()  # so that the next call returns that of the stage
+        system.peak_memory()  # so that the next call returns that of the stage
         try:
             with naming(partial):
                 contents = build(partial)
@@ -233,7 +234,10 @@ class Store:
             if not resumable:
                 remove_folder(partial, ignore_errors=True)
             raise
-        cost: dict[str, Any] = {"seconds": round(time.perf_counter() - started, 3), "peak_memory_bytes": peak_memory()}
+        cost: dict[str, Any] = {
+            "seconds": round(time.perf_counter() - started, 3),
+            "peak_memory_bytes": system.peak_memory(),
+        }
         names = [path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file()]
         files = recorded(partial, names)
         self._finish(name, partial, Manifest(contents=contents.save(), files=files, **identity, **cost, **origin()))

@@ -6,7 +6,6 @@ import dataclasses
 import importlib.metadata
 import os
 import platform
-import resource
 import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -99,15 +98,6 @@ def origin() -> Mapping[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "versions": versions,
     }
-
-
-def peak_memory() -> int:
-    """Return the peak resident memory of this process in bytes; on Linux, since the last call."""
-    with suppress(OSError):  # not Linux, or not permitted; and Linux's `ru_maxrss` is inherited from the parent
-        peak = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
-        Path("/proc/self/clear_refs").write_text("5")
-        return int(peak) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tokenizer import system
 from tokenizer.errors import UserError, shortened
 from tokenizer.formats import carried
 
@@ -85,7 +86,7 @@ def write(model: Any, tokenizer: Tokenizer, folder: Path) -> None:
         model.generation_config = type(model.generation_config)()
     model.save_pretrained(folder)
     for weights in folder.glob("*.safetensors"):
-        weights.chmod(folder.stat().st_mode & 0o666)  # safetensors writes files that only their owner can read
+        system.share(weights)
     tokenizer.save(folder)
 
 

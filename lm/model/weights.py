@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from lm.model.config import ModelConfig
 from lm.model.device import resolve_device
 from lm.model.transformer import Transformer
+from tokenizer import system
 from tokenizer.durable import replacing_path
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, parse_json
@@ -54,7 +55,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
             if (number := re.search(r"\(os error (\d+)\)", str(error))) is None:
                 raise
             raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
-        partial.chmod(partial.parent.stat().st_mode & 0o666)  # safetensors writes a file that only its owner can read
+        system.share(partial)
 
 
 def _checksum(tensors: dict[str, Tensor], meta: dict[str, Any]) -> str:

@@ -7,6 +7,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tokenizer.system import HANG_UP
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType, TracebackType
@@ -17,10 +19,10 @@ class Terminated(KeyboardInterrupt):
 
 
 class HungUp(Terminated):
-    """SIGHUP, handled like SIGTERM: the terminal was closed."""
+    """SIGHUP (SIGBREAK on Windows), handled like SIGTERM: the terminal was closed."""
 
 
-STOPS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated, signal.SIGHUP: HungUp}
+STOPS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated, HANG_UP: HungUp}
 """Signals that stop a command, and their exceptions. One that the parent process ignores stays ignored."""
 
 

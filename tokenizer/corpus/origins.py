@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections import deque
 from itertools import repeat
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -73,7 +74,7 @@ def kind_of(file: File, kinds: Mapping[str, str]) -> str:
     >>> kind_of(PurePath("src/a/b.jsonl"), {"code": "src", "English": "*.txt"})
     'code'
     """
-    name = shown(str(file))
+    name = shown(file.as_posix() if isinstance(file, PurePath) else str(file))
     for kind, path in ((kind, shown(path)) for kind, path in kinds.items()):
         if name == path or name.startswith(path.rstrip("/") + "/") or fnmatch.fnmatchcase(name, path):
             return kind

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections import deque
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from numbers import Real
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +17,7 @@ from tokenizer.corpus.remote import RemoteFile
 from tokenizer.corpus.skipped import PLACES
 from tokenizer.durable import is_damage
 from tokenizer.errors import DataError, UserError, listed, shortened
+from tokenizer.system import sparse_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -147,9 +146,8 @@ def _chunks(file: RemoteFile, metadata: Any, i: int, columns: Sequence[str]) -> 
     """
     import pyarrow.parquet as pq
 
-    with _nameless_file() as content:
+    with sparse_file() as (content, path):
         content.truncate(file.stat.size)
-        path = f"/dev/fd/{content.fileno()}"
         # `group.column` aborts the process if the metadata are damaged. Reading checks them, and then finds no page.
         try:
             empty = pq.ParquetFile(path, metadata=metadata, buffer_size=_BUFFER_BYTES)
@@ -167,13 +165,6 @@ def _chunks(file: RemoteFile, metadata: Any, i: int, columns: Sequence[str]) -> 
                     content.write(block)
         content.flush()
         yield path
-
-
-def _nameless_file() -> IO[bytes]:
-    """A temporary file whose holes take no space: in memory, where the system has such files."""
-    if hasattr(os, "memfd_create"):  # Linux
-        return os.fdopen(os.memfd_create("row-group"), "w+b")
-    return tempfile.TemporaryFile()
 
 
 def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], config: CorpusConfig) -> Iterator[Any]:

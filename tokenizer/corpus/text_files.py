@@ -141,7 +141,7 @@ def without_ending(name: str) -> str:
         return name
     if path.suffix.lower() in COMPRESSIONS:
         path = path.with_suffix("")
-    return str(path.with_suffix(""))
+    return path.with_suffix("").as_posix()
 
 
 def fingerprint(path: File) -> dict[str, Any]:

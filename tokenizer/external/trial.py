@@ -1,14 +1,15 @@
 """Script: open a tokenizer in other software and try it on a sample, within limits on time and memory.
 
-`tokenizer.external.software` runs it as a child process. It imports nothing of this package: NumPy takes longer to load
-than most tokenizers.
+`tokenizer.external.software` runs it as a child process. It imports nothing slow: NumPy takes longer to load than most
+tokenizers.
 """
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from operator import attrgetter, itemgetter
 from typing import Any
+
+from tokenizer.system import limit_process
 
 REJECTED = 3
 """Exit code: the software does not open the model. Any other code but 0 is a crash."""
@@ -18,11 +19,7 @@ _WORDS, _CHARACTERS, _TOKENS = 6, 5000, 5000
 
 def main(kind: str, seconds: int, n_bytes: int) -> None:
     """Open the model on standard input, of a `Software.kind`; encode the sample; decode its ids and single tokens."""
-    for name, value in (("CPU", seconds), ("AS", n_bytes), ("CORE", 0)):
-        with suppress(ImportError, OSError, ValueError):  # Windows has no limits, macOS not all of them
-            import resource
-
-            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
+    limit_process(seconds, n_bytes)
     content, parts = sys.stdin.buffer.read(), [b""]
     ids_of: Callable[[Any], Any]
     if kind == "sentencepiece":
