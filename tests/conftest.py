@@ -11,12 +11,13 @@ import regex
 from superbpe import PRESETS, Rules, train_superbpe
 from tests import texts
 from tokenizer import Batch, count_pretokens, train_bpe
+from tokenizer.system import HANG_UP
 
 # A shell that starts the tests in the background makes them, and what they start, ignore Ctrl-C; nohup, SIGHUP.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(HANG_UP) is signal.SIG_IGN:
+    signal.signal(HANG_UP, signal.SIG_DFL)
 
 # Tests never reach for the network: before anything imports Hugging Face's libraries.
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}

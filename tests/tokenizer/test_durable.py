@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import resource
 from pathlib import Path
 
 import pytest
@@ -51,6 +50,7 @@ def test_a_file_is_old_or_new_and_the_error_names_it(failing, tmp_path, monkeypa
     def fail(source, *_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(source)] if failing == "replace" else []))
 
+    resource = pytest.importorskip("resource")
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     with monkeypatch.context() as patch:
         if failing == "write":
