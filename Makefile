@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := all dev docs
+EXTRAS := all demo dev docs
 READY := $(VENV)/.ready
 NATIVE := native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
 # uv installs in a tenth of pip's time; the index and the certificates are those that pip is configured with.

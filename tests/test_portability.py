@@ -71,7 +71,7 @@ from tokenizer import system
 sys.platform, system.sys = platform, types.SimpleNamespace(platform="win32")
 import_all()
 
-from experiments.__main__ import prepare
+from experiments.cli.process import prepare
 from experiments.cli.main import run
 from tokenizer import Tokenizer, durable
 
