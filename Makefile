@@ -82,6 +82,7 @@ lint: $(READY) ## What CI checks about the code: style, types, warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows
 	$(BIN)/python -m mypy.stubtest tokenizer._native
 	cargo fmt --manifest-path native/Cargo.toml --check
 	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets -- -D warnings
