@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 import experiments
 from lm.train.interrupt import STOPS
@@ -109,6 +108,8 @@ class Result:
         Raises:
             UserError: the file is missing or damaged.
         """
+        import pyarrow as pa
+
         try:
             check_files(self.path.parent, self.files)
         except FileNotFoundError:
@@ -126,6 +127,8 @@ def execute(work: Work, task: Task, folder: Path) -> Result:
     Raises:
         UserError: this machine does not see the folder.
     """
+    import pyarrow as pa
+
     if not folder.is_dir():
         raise UserError(f"{socket.gethostname()} does not see {folder}; {SHARE}")
     beat = _Beat(task, folder)

@@ -29,7 +29,6 @@ from experiments.fertility.choice import NUMBERS, PAGE, PATTERNS, PRESETS_TRIED,
 from experiments.fertility.choosing import CHEAPEST
 from experiments.numbers import duration
 from experiments.progress import Reporter
-from experiments.report import choose_page as page
 from experiments.shell import command_text, operand
 from superbpe import PRESETS
 from tokenizer.formats.readers import summary
@@ -73,6 +72,8 @@ def run(arguments: argparse.Namespace) -> None:
     reporter = Reporter()
     against = {name: open_any(path) for name, path in tokenizers_of(arguments.against).items()}
     text = open_sources(arguments, arguments.text)
+    from experiments.report import choose_page as page  # Altair is slow to import
+
     with out_folder(arguments.out) as out:
         choice = choose_tokenizers(
             text,

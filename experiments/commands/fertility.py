@@ -34,7 +34,6 @@ from experiments.fertility.fertility import NUMBERS, PAGE, TABLE, measure_fertil
 from experiments.fertility.measures import ALPHA
 from experiments.fertility.tallies import ALL
 from experiments.progress import Reporter
-from experiments.report import fertility_page as page
 from tokenizer import Tokenizer, UserError
 from tokenizer.corpus.records import ending
 from tokenizer.corpus.text_files import READABLE, is_array, named_format
@@ -91,6 +90,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")
     tokenizers = {name: open_any(path, pattern=pattern_of(arguments, paths, name)) for name, path in paths.items()}
     training = _training(arguments, paths)
+    from experiments.report import fertility_page as page  # Altair is slow to import
+
     with out_folder(arguments.out) as out:
         found = measure_fertility(
             tokenizers, text, reference=arguments.reference, training=training, alpha=arguments.alpha,

@@ -61,10 +61,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Inspect the vocabularies and write the page."""
     if arguments.history and not arguments.text:
         raise UserError("--history needs a text on which merges are counted; add --text FILE")
-    import_module("experiments.report.vocabulary_page")  # fails before any work if the extra `pages` is missing
     paths = tokenizers_of([arguments.tokenizer, *arguments.against])
     patterns = {name: pattern_of(arguments, paths, name) for name in paths}
     tokenizers = {name: open_exact(path, pattern=patterns[name]) for name, path in paths.items()}
+    import_module("experiments.report.vocabulary_page")  # fails before any work if the extra `pages` is missing
     with out_folder(arguments.out) as out:
         corpus = open_text(arguments, arguments.text) if arguments.text and EMBEDDED not in arguments.text else None
         found = inspect_vocabulary(

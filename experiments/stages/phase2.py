@@ -6,7 +6,6 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from experiments.cluster.parts import ClusterSources
 from experiments.config import part
@@ -71,6 +70,8 @@ def train(context: Context, arm: Arm, text: Text, phase1: MergeList) -> ArmToken
         )
         if isinstance(texts, ClusterSources):  # which read the text of phase 1
             tokenizer.provenance[KEY] = prefix.provenance.get(KEY)
+        import pyarrow.parquet as pq
+
         log = merge_log(tokenizer, counts=[np.load(phase1.record.path / MERGE_COUNTS), *counts])
         pq.write_table(log, folder / MERGE_LOG, compression="zstd")
         return TrainedTokenizer(
