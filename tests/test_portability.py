@@ -1,4 +1,4 @@
-"""The commands run on Windows: what it lacks is used in `tokenizer/system.py` alone, and text files name an encoding."""
+"""The commands run on Windows: `tokenizer/system.py` alone uses what it lacks, and text files name their encoding."""
 
 import ast
 import os
