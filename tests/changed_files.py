@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import resource
 import shutil
 import signal
 import tempfile
@@ -105,6 +104,8 @@ def case(rng: random.Random, kind: str, folder: Path) -> str:
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
     """Limit time and memory: more of them is an error."""
+    import resource
+
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
 

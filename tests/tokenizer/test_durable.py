@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ def test_a_file_is_old_or_new_and_the_error_names_it(failing, tmp_path, monkeypa
     assert [each.name for each in tmp_path.iterdir()] == ["x"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_files_and_folders_are_synced_before_and_after_their_rename(tmp_path, monkeypatch):
     steps = []
     replace = os.replace
@@ -87,6 +89,7 @@ def test_files_and_folders_are_synced_before_and_after_their_rename(tmp_path, mo
     assert steps[3:] == ["sync y", "sync partial", "rename folder", f"sync {tmp_path.name}"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no folders")
 def test_a_writer_removes_what_dead_ones_left_and_nothing_of_a_live_one(tmp_path):
     dead, other = tmp_path / ".x.0123abcd.partial", tmp_path / ".y.0123abcd.partial"
     for folder in (dead / "inner", other):

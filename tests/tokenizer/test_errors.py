@@ -1,5 +1,6 @@
 """Missing packages: the message names the extra of pyproject.toml that installs them."""
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.test_imports import imported_names
+from tokenizer import Tokenizer, patterns
 from tokenizer.errors import DISTRIBUTION, UserError, missing_extra
 
 ROOT = Path(__file__).parents[2]
@@ -70,11 +72,14 @@ def test_a_module_of_no_extra_stays_an_error():
         missing_extra(ModuleNotFoundError(name="no_such_module"))
 
 
-@pytest.mark.parametrize(("package", "command"), [("omegaconf", ["pipeline"]), ("altair", ["inspect", "nothing"])])
-def test_a_command_prints_one_line(package, command):
+@pytest.mark.parametrize(("package", "command"), [("omegaconf", ["pipeline"]), ("altair", ["inspect", "saved"])])
+def test_a_command_prints_one_line(tmp_path, package, command):
+    pytest.importorskip(package)
+    Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2")).save(tmp_path / "saved")
     hide = f"import sys; sys.modules[{package!r}] = None; sys.argv[0] = 'superbpe'"
     words = [sys.executable, "-c", f"{hide}; import experiments.cli.main as cli; cli.main()", *command]
-    run = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run(words, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (2, "")
     assert len(run.stderr.splitlines()) == 1
     assert f"superbpe {command[0]}: the package {package} is not installed" in run.stderr

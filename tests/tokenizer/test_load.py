@@ -4,7 +4,6 @@
 """
 
 import os
-import resource
 import sys
 import threading
 from itertools import pairwise
@@ -15,6 +14,7 @@ import pytest
 from tests import texts
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 
+resource = pytest.importorskip("resource")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory as Linux reports it")
 MOST_MB = 20
 TIMES = int(os.environ.get("LOAD", "1"))
