@@ -198,8 +198,9 @@ def find_units(data: npt.NDArray[np.uint8], ends: Ints) -> Units:
 @cache
 def _class_of_code_points() -> npt.NDArray[np.uint8]:
     """uint8 [0x110000]: class of each code point, 0 for most."""
-    every = "".join(chr(i) for i in range(0x110000))
-    classes = np.zeros(len(every), np.uint8)
+    codes = np.arange(0x110000, dtype="<u4")
+    codes[0xD800:0xE000] = 0  # surrogates
+    every, classes = codes.tobytes().decode("utf-32-le"), np.zeros(len(codes), np.uint8)
     for which, pattern in _CLASSES.items():
         for match in regex.finditer(f"{pattern}+", every):
             classes[match.start() : match.end()] = which

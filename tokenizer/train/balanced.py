@@ -1,8 +1,8 @@
 """Parity-aware phase 1: several sources, of which the one that is compressed worst chooses the next merge.
 
-Variant `base` of Foroutan et al. (2025, arXiv 2508.04796); `tokenizer.reference.balanced` defines it. Each source takes
-the memory of training on it alone with all pairs tracked: about 8 bytes per byte of its distinct pretokens, and 60 per
-distinct pair.
+Variant `base` of Foroutan et al. (2025, arXiv 2508.04796); `tokenizer.reference.balanced` defines it. Each source has
+words and pairs of its own, and rare pairs are tracked too: training took 29 bytes of memory per byte of the sources'
+distinct pretokens (8,000 tokens, two sources, 7.3 MB), and BPE on their sum 12. Parallel text adds to that.
 """
 
 from __future__ import annotations
