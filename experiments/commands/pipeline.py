@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   superbpe pipeline                         # the demonstration on the embedded corpus
-  superbpe pipeline experiment=bakeoff      # two tokenizers, two budgets, five seeds
+  superbpe pipeline experiment=bakeoff      # two tokenizers, two budgets, three seeds
   superbpe pipeline experiment=small corpus=files 'corpus.paths=[data/*.jsonl.zst]'
   superbpe pipeline --until train-superbpe superbpe=uw-2025 superbpe.transition=0.8
   superbpe pipeline --multirun superbpe.transition=0.7,0.8,0.9 hydra/launcher=joblib"""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import argparse
+
 __doc__ = """`superbpe train TEXT... --vocab-size N --to FOLDER`: train a BPE or SuperBPE tokenizer on text files."""
 
 from functools import partial
@@ -32,6 +34,7 @@ from superbpe.rules import TRANSITION, Rules
 from superbpe.transition import competes, resolve_transition
 from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.corpus.parallel import parallel_texts
+from tokenizer.errors import listed
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
 from tokenizer.train.balanced import Balanced
@@ -40,7 +43,6 @@ from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, read_counts
 from tokenizer.train.forced import NOT_FORCED, check_forced
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
     from tokenizer import Corpus, PretokenCounts, Tokenizer
@@ -165,6 +167,11 @@ def _check_balance(arguments: argparse.Namespace, corpus: Corpus, rules: Rules |
     if not (arguments.parallel or arguments.ratios):
         return
     option = "--parallel" if arguments.parallel else "--ratios"
+    names = [name for name, _ in arguments.ratios or ()]
+    if names and sorted(names) != sorted(corpus.config.sources):
+        raise UserError(
+            f"--ratios names {listed(names)}, but the sources are {listed(corpus.config.sources)}: one for each"
+        )
     if len(corpus.config.sources) < 2:
         raise UserError(f"{option} needs at least two sources: name them, as in en=en.jsonl de=de.jsonl")
     if rules is None and any(weight != 1 for weight in corpus.config.weights.values()):
@@ -204,6 +211,8 @@ def _balance(balanced: Balanced, plain: Tokenizer, tokenizer: Tokenizer) -> Tabl
 
 def _ratio(text: str) -> tuple[str, float]:
     name, _, ratio = text.rpartition("=")
+    if not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=RATIO")
     return name, number(0)(ratio)
 
 

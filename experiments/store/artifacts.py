@@ -176,7 +176,7 @@ class Store:
         Raises:
             UserError: As for `make`.
         """
-        name_of = {self.identify(stage, config, inputs[name])[0]: name for name in reversed(inputs)}
+        name_of = {self.identify(stage, config, inputs[name])[0]: name for name in reversed(list(inputs))}
         folders: dict[str, Path] = {}
         built: dict[str, C] = {}
         made: dict[str, Artifact[C]] = {}

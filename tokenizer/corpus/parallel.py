@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -11,11 +14,15 @@ from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.reading import feeding
 from tokenizer.corpus.records import file_records
 from tokenizer.corpus.rows import lookup
-from tokenizer.errors import DataError, UserError
+from tokenizer.errors import DataError, UserError, counted, quoted
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def parallel_texts(corpus: Corpus, field: str) -> dict[str, Callable[[], Iterator[str]]]:
     """Documents of each source whose value of a field occurs in all sources; documents with one value are translations.
+
+    Values that occur more often in one source than in another are left out, with a warning.
 
     Args:
         corpus: records in named sources; those without the field are not parallel text.
@@ -25,13 +32,21 @@ def parallel_texts(corpus: Corpus, field: str) -> dict[str, Callable[[], Iterato
         UserError: no value is in all sources.
     """
     sources = {name: part for name, part, _ in corpus.by_source()}
-    values = {name: {value for value, _ in _documents(part, field)} for name, part in sources.items()}
-    common = set[str]().union(*values.values()).intersection(*values.values())
+    values = {name: Counter(value for value, _ in _documents(part, field)) for name, part in sources.items()}
+    first, *others = values.values()
+    shared = {value for value in first if all(value in other for other in others)}
+    common = {value for value in shared if all(first[value] == other[value] for other in others)}
+    if uneven := len(shared) - len(common):
+        warnings.warn(
+            f"{counted(uneven, 'value')} of the field {field} occur more often in one source than in another, such as "
+            f"{quoted(min(shared - common))}: these documents are not taken as parallel text",
+            stacklevel=2,
+        )
     if not common:
         found = ", ".join(f"{name}: {len(known):,}" for name, known in values.items())
         raise UserError(
-            f"no text is parallel: no value of the field {field} is in all sources (different values: {found}); name "
-            "the field that is equal in translations"
+            f"no text is parallel: no value of the field {field} is equally often in all sources (different values: "
+            f"{found}); name the field that is equal in translations"
         )
 
     def texts(part: Corpus) -> Iterator[str]:
@@ -48,9 +63,9 @@ def _documents(corpus: Corpus, field: str) -> Iterator[tuple[str, str]]:
         with feeding([path], 1) as (feed,):
             for number, record in enumerate(file_records(path, form, feed, corpus.config)):
                 value: Any = None
-                with suppress(DataError):  # it has no such field
+                text: Any = None
+                with suppress(DataError):  # it has no such fields; if it has no text, counting has reported that
                     value = lookup(record, field, number, "") if isinstance(record, dict) else None
-                if isinstance(value, str | int):
                     text = lookup(record, corpus.config.field, number, "")
-                    if text:
-                        yield str(value), text
+                if isinstance(value, str | int) and isinstance(text, str) and text:
+                    yield str(value), _SURROGATES.sub("\ufffd", text)

@@ -70,7 +70,7 @@ def file_records(path: File, form: str, feed: _native.Feed | None, config: Corpu
                 )
                 return
             if form == "jsonl":
-                yield from (_parsed(number, line) for number, line in enumerate(stream, 1) if line.strip())
+                yield from (_parsed(number, line, errors) for number, line in enumerate(stream, 1) if line.strip())
                 return
             if form == "parquet":
                 yield from _parquet_rows(stream.read())
@@ -88,9 +88,9 @@ def file_records(path: File, form: str, feed: _native.Feed | None, config: Corpu
         yield DataError(f"cannot be read to its end: {shortened(error)}")
 
 
-def _parsed(number: int, line: bytes) -> Any:
+def _parsed(number: int, line: bytes, errors: str) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line.decode("utf-8", errors).removeprefix("\ufeff"))
     except ValueError as error:
         return DataError(f"line {number} is not JSON: {shortened(error)}")
 

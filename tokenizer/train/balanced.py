@@ -51,6 +51,9 @@ class Balanced:
                 f"{'ratios' if self.parallel is None else 'parallel'} is for the sources {listed(given[0])}, but the "
                 f"sources are {listed(self.sources)}; give it for each"
             )
+        for name, counts in [*self.sources.items(), *(self.parallel or {}).items()]:
+            if not counts.n_total:
+                raise UserError(f"the source {name} has no text")
         ratios: Mapping[str, Any] = self.ratios or {}  # types are not checked in user code
         for name, ratio in ratios.items():
             if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < math.inf:

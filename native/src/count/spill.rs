@@ -66,7 +66,7 @@ impl Arrays {
 }
 
 fn too_many() -> String {
-    "a pretoken's count does not fit 64 bits; use smaller weights".into()
+    "a pretoken's count does not fit 64 bits; use smaller counts or weights".into()
 }
 
 /// A compressed file of sorted strings: length, bytes and count of each. Deleted on drop.
