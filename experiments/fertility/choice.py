@@ -404,7 +404,7 @@ def _bakeoff(corpus: Corpus, documents: Documents, made: Sequence[Finalist], dep
 
     Models read text in proportion to the largest vocabulary, so that each token occurs as often as in the models of
     `experiment=bakeoff`, which have 8,192 tokens. These have 4 layers of width 128, 0.8 million weights, and a head of
-    128 per token. The ten of a tokenizer take 1,000 s with the choice of the learning rates, and each scores 1 MB in
+    128 per token. The six of a tokenizer take 650 s with the choice of the learning rates, and each scores 1 MB in
     20 s.
 
     Args:
@@ -441,5 +441,5 @@ def _bakeoff(corpus: Corpus, documents: Documents, made: Sequence[Finalist], dep
         words.append(f"budget.train_bytes={train_bytes}")
     test_bytes = text["heldout_sample"] * heldout_bytes
     weights = sum((0.8e6 + 128 * one.vocab_size) / (0.8e6 + 128 * BAKEOFF_TOKENS) for one in tokenizers)
-    seconds = weights * (1000 * train_bytes / BAKEOFF_BYTES + 10 * 20 * test_bytes / 1e6)
+    seconds = weights * (650 * train_bytes / BAKEOFF_BYTES + 6 * 20 * test_bytes / 1e6)
     return Bakeoff(list(map(shown, words)), seconds, train_bytes)
