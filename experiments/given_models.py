@@ -380,8 +380,6 @@ def _score(
     check_starts(loading, rungs[0])
     text = Text(corpus, digest(corpus.identity()), [("text", listed(map(shown, corpus.config.heldout_paths)))], None)
     context.reporter.say(f"text: {text.facts[0][1]}", style="dim")
-    documents = heldout.describe(context, text)
-    heldout.check_weights(documents, settings.weights)
     cache = context.store.root / WEIGHTS
     with context.reporter.stage("find the models"):
         opened = {given: OpenedModel(given, loading, cache) for given in models}
@@ -395,6 +393,8 @@ def _score(
                 f"{given.model} and {other.model} are models of the arm {given.arm}, but have different tokenizers; "
                 "give each tokenizer its own arm"
             )
+    documents = heldout.describe(context, text)
+    heldout.check_weights(documents, settings.weights)
     with context.reporter.stage("load PyTorch"):
         from experiments.stages import evaluate
         from experiments.stages.plan import DEFAULT_DEPLOYMENT

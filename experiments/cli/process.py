@@ -11,13 +11,12 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from tokenizer.system import HANG_UP, restart
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n", HANG_UP: b"hung up\n"}
+_WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n"}
+"""What is printed after a signal; `_add_hang_up` adds one."""
 
 
 def prepare() -> None:
@@ -33,12 +32,14 @@ def prepare() -> None:
 
     With `python -OO`, the process starts again without docstrings being stripped, which Altair and transformers parse.
     """
+    _handle()
+    _add_hang_up()
+    _handle()
     if sys.flags.optimize > 1 and os.environ.get("PYTHONOPTIMIZE") != "1":
+        from tokenizer.system import restart
+
         os.environ["PYTHONOPTIMIZE"] = "1"
         restart([sys.executable, *("-O" if word == "-OO" else word for word in sys.orig_argv[1:])])
-    for number in _WORDS:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _exit)
     atexit.register(_ignore)  # runs last, after threads have been joined
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -50,6 +51,18 @@ def prepare() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
             os.environ["PYTHONIOENCODING"] = f"{stream.encoding}:replace"
+
+
+def _handle() -> None:
+    for number in _WORDS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _exit)
+
+
+def _add_hang_up() -> None:
+    from tokenizer.system import HANG_UP  # an import, during which the others are handled already
+
+    _WORDS[HANG_UP] = b"hung up\n"
 
 
 def _exit_if_stuck(number: int) -> None:
@@ -90,6 +103,7 @@ def stoppable() -> Iterator[None]:
         return
     from lm.train.interrupt import STOPS  # not at the top: `prepare` comes before other imports
 
+    _add_hang_up()
     stop: type[KeyboardInterrupt] | None = None
 
     def raise_stop(number: int, frame: FrameType | None) -> NoReturn:

@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"missing: {', '.join(missing)}")
     # Before the imports, which take seconds.
     find_models([place for place in arguments.models if not is_elsewhere(place)])
+    models = [] if missing else opened(arguments.models, loading(arguments))
     import lm.evaluate.lm_eval  # noqa: F401  (fails early if lm-eval is missing)
 
     if arguments.lm_eval is not None:
@@ -75,7 +76,6 @@ def run(arguments: argparse.Namespace) -> None:
         return
     manager, names = _tasks(arguments.tasks)
     with out_folder(arguments.out):
-        models = opened(arguments.models, loading(arguments))
         results = evaluate(models, manager, names, limit=arguments.limit)
         _show(results)
         write_json(arguments.out / RESULTS, results)
@@ -102,7 +102,8 @@ def opened(places: Sequence[str], how: Loading) -> list[Candidate]:
     """
     from tokenizer.tokenizer import byte_level_bpe
 
-    own = load_models([place for place in places if not is_elsewhere(place)], how.device.replace("all", "cuda"))
+    trained = [place for place in places if not is_elsewhere(place)]
+    own = load_models(trained, how.device.replace("all", "cuda")) if trained else []  # imports Torch
     found = [Candidate(saved.label, saved.artifact.name, partial(getattr, saved, "lm")) for saved in own]
     names = {place: Path(place.partition("@")[0]).name for place in places if is_elsewhere(place)}
     taken = Counter([*names.values(), *(each.label for each in found)])

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from experiments.results import HeldoutDocuments
 from lm.data.survey import Survey, joined, survey
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from experiments.cluster.tasks import Beat, Blocks
@@ -47,19 +47,21 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     """
     cluster, progress = context.cluster, context.reporter.progress
 
-    def find(folder: Path, copy: IO[bytes]) -> Survey:
+    def find(folder: Path, copy: pa.NativeFile) -> Survey:
         if cluster is None:
             return _read(text.corpus, copy)
         surveys = []
         with cluster.results(folder / "parts") as results:
             for result in cluster.map_parts("survey", _survey, text.corpus, "heldout", results, progress):
                 (block,) = result.blocks()
-                copy.write(block.pop("text").data)
+                copy.write(block.pop("text"))
                 surveys.append(Survey(**result.value["names"], **block))
         return joined(surveys)
 
     def build(folder: Path) -> HeldoutDocuments:
-        with replacing(folder / _TEXT) as copy:
+        import pyarrow as pa  # slow to import
+
+        with replacing(folder / _TEXT) as file, pa.CompressedOutputStream(file, "zstd") as copy:
             documents = find(folder, copy)
         if not len(documents):
             next(text.corpus.batches("heldout"))  # explains why there are none
@@ -103,18 +105,19 @@ def _named_by(config: CorpusConfig) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value}
 
 
-def _read(corpus: Corpus, copy: IO[bytes], done: Callable[[int], object] = lambda _: None) -> Survey:
-    """Survey the held-out documents, and write them as compressed JSON lines."""
-    with pa.CompressedOutputStream(copy, "zstd") as packed:
-        return survey(
-            corpus,
-            "heldout",
-            done=done,
-            take=lambda document: packed.write(json.dumps({"text": document}, ensure_ascii=False).encode() + b"\n"),
-        )
+def _read(corpus: Corpus, copy: pa.NativeFile, done: Callable[[int], object] = lambda _: None) -> Survey:
+    """Survey the held-out documents, and write them as JSON lines."""
+    return survey(
+        corpus,
+        "heldout",
+        done=done,
+        take=lambda document: copy.write(json.dumps({"text": document}, ensure_ascii=False).encode() + b"\n"),
+    )
 
 
 def _survey(part: Corpus, beat: Beat) -> Blocks:
+    import pyarrow as pa
+
     copy = pa.BufferOutputStream()
     facts = vars(_read(part, copy, beat))
     names = {name: value for name, value in facts.items() if isinstance(value, list)}

@@ -100,7 +100,7 @@ def killing(most):
 
 
 STAGES = {"count": "count", "seams": "superwords", "fragments": "superwords", "encode": "encode"}
-STAGES |= {"measured": "overlap", "overlap": "overlap", "survey": "survey"}
+STAGES |= {"overlap": "overlap", "survey": "survey"}
 
 
 def test_killed_workers_change_nothing(runner, tmp_path, monkeypatch):

@@ -53,6 +53,11 @@ def sample_report(labels=("BPE", "SuperBPE"), *, winner=None):
         ],
         "conditions": "All models read the same documents in the same order and in the same number of steps, and see the same number of bytes of context.",
         "tokenizers": rows,
+        "learning": [
+            {"tokenizer": label, "model": 1, "bytes": n, "flops": 10 * n, "bits_per_byte": 5 - n / 1e4}
+            for label in labels
+            for n in (1000, 2000)
+        ],
         "differences": [
             {"by": by, "group": group, "tokenizer": label, "reference": first, "documents": 713, "n_bytes": 5000, "bytes_per_token": 4.5, "bits_per_byte": 1.695, "level": 0.95, "p": 0.09, "decision": "undecided", "withheld": "", **dict.fromkeys(("percent", "low", "high"), None if label == first else -0.42)}
             for by, group in (("all", ""), ("clean", ""), ("kind", "code"), ("kind", hostile[0]), ("source", "a.jsonl"), ("source", hostile[1])) for label in labels if (by, label) != ("all", first)

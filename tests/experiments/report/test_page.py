@@ -32,9 +32,9 @@ def test_the_page_shows_the_numbers_and_charts_that_cannot_close_their_script(pa
     assert "superbpe pipeline lm.n_seeds=3" in page
     charts = re.search(r'<script id="charts" type="application/json">(.*?)</script>', page)
     assert "<" not in charts[1]
-    assert set(json.loads(charts[1])["specs"]) == {"compression", "differences"}
+    assert set(json.loads(charts[1])["specs"]) == {"compression", "differences", "learning_bytes", "learning_flops"}
     for figure in figures(sample.sample_report()):
-        assert figure.source in ("", "held-out evaluations of BPE, SuperBPE")
+        assert figure.source in ("", "held-out evaluations of BPE, SuperBPE", "training of BPE, SuperBPE")
 
 
 def test_what_a_comparison_lacks_is_left_out(page):

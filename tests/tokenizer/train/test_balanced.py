@@ -113,7 +113,7 @@ def test_mistakes_with_balance_are_named(languages):
     ):
         with pytest.raises(UserError, match=message):
             Balanced(**options)
-    with pytest.raises(UserError, match=r"no value of the field name is in all sources .*en: 0, ja: 0"):
+    with pytest.raises(UserError, match=r"no value of the field name is equally often in all sources .*en: 0, ja: 0"):
         parallel_texts(languages, "name")
     with pytest.raises(UserError, match="but these are counts"):
         train_bpe(Balanced(sources=two, ratios={"en": 1, "de": 1}), 260, pattern="gpt2")
