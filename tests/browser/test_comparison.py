@@ -20,7 +20,7 @@ def file(tmp_path_factory):
 
 def test_the_page_draws_saves_its_data_and_prints(opened, file, tmp_path):
     page = opened.open(file)
-    wait_for(page, "document.querySelectorAll('.chart svg').length === 2")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === 4")
     for name in ("light", "dark"):
         page.emulate_media(color_scheme=name)
         page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
