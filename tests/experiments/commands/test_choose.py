@@ -392,7 +392,7 @@ def test_the_larger_vocabulary_gets_more_text_and_time(report):
     )
     assert (small.train_bytes, large.train_bytes) == (3_200_000, 6_400_000)
     assert "budget.train_bytes=6400000" in large.command
-    assert large.seconds > 2 * small.seconds > 4000
+    assert large.seconds > 2 * small.seconds > 2 * 2 * 650  # seconds of the models of a tokenizer
 
 
 class FakeTokenizer:
