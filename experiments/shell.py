@@ -12,7 +12,7 @@ from experiments.characters import visible
 from tokenizer.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 
@@ -36,6 +36,14 @@ def _quoted(word: str) -> str:
 def operand(text: str) -> str:
     """Return a path or the name of a tokenizer as a word that is not read as an option or a placeholder."""
     return f"./{text}" if text[:1] in ("-", "<") else text
+
+
+def reading_options(settings: Mapping[str, Any]) -> list[str]:
+    """Return the options by which a command reads text as settings of `CorpusConfig` say, without the usual ones."""
+    from tokenizer.corpus.config import READING, CorpusConfig  # imports NumPy, which other commands do without
+
+    usual = vars(CorpusConfig())
+    return [f"--{name.replace('_', '-')}={settings[name]}" for name in READING if settings[name] != usual[name]]
 
 
 def setting(key: str, value: Any) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from experiments.cli.console import complain, exit_code
 from experiments.numbers import with_sizes
 from experiments.progress import console, line
-from experiments.shell import operand
+from experiments.shell import operand, reading_options
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, did_you_mean, listed
 from tokenizer.files import shown, weighted
@@ -41,8 +41,6 @@ TEXT = (
     "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet; s3://, gs://, hf://datasets/, https://; "
     "- for the standard input"
 )
-_READING = {"format": None, "field": "text", "separator": None, "cache": None}
-_READING |= {"on_invalid_utf8": "error", "on_error": "error"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -235,9 +233,10 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
         settings: Further settings of `CorpusConfig`.
     """
     from tokenizer import Corpus, CorpusConfig
+    from tokenizer.corpus.config import READING
 
     paths = [_standard_input() if path == STANDARD_INPUT else path for path in paths]
-    read = {name: getattr(arguments, name) for name in _READING}
+    read = {name: getattr(arguments, name) for name in READING}
     return Corpus(CorpusConfig(paths=paths, **read, **settings))
 
 
@@ -297,12 +296,7 @@ def text_options(arguments: argparse.Namespace, paths: Sequence[str]) -> list[st
     paths = [path for path in paths if path != STANDARD_INPUT and not _is_copy(path)]
     if not paths:
         return []
-    given = [(name, getattr(arguments, name)) for name in _READING if getattr(arguments, name) != _READING[name]]
-    return [
-        "--text",
-        *map(operand, paths),
-        *(f"--{name.replace('_', '-')}={value}" for name, value in given),
-    ]
+    return ["--text", *map(operand, paths), *reading_options(vars(arguments))]
 
 
 def open_any(source: str, **options: Any) -> Pretrained:

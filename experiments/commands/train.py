@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import argparse
-
 __doc__ = """`superbpe train TEXT... --vocab-size N --to FOLDER`: train a BPE or SuperBPE tokenizer on text files."""
 
+import argparse
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path

@@ -24,7 +24,7 @@ from experiments.fertility.search import Search
 from experiments.fertility.splitting import TEST_SHARE, Identity, Overlap, check_folder, divide
 from experiments.fertility.tallies import SOURCE, read
 from experiments.progress import Reporter, quiet
-from experiments.shell import hydra_names, operand, setting
+from experiments.shell import hydra_names, operand, reading_options, setting
 from lm.evaluate.bits_per_byte import SOURCE as OF_SOURCES
 from lm.evaluate.comparison import FEWEST_EFFECTIVE
 from tokenizer import Corpus, CorpusConfig
@@ -378,9 +378,7 @@ def _extend_command(parent: Pretrained, name: str, text: Corpus, size: int) -> l
     """
     if not parent.source or text.config.dataset:
         return []
-    config, usual = asdict(text.config), asdict(CorpusConfig())
-    reading = ("format", "field", "separator", "cache", "on_invalid_utf8", "on_error")
-    options = [f"--{key.replace('_', '-')}={config[key]}" for key in reading if config[key] != usual[key]]
+    options = reading_options(vars(text.config))
     paths = text.config.paths or [f"{name}={entry}" for name, entry in text.config.sources.items()]
     words = ["extend", operand(parent.source), *(operand(shown(path)) for path in paths), *options]
     return [*words, "--vocab-size", str(size), "--superbpe", PRESETS_TRIED[0], "--keep-ids", "--to", name]

@@ -13,6 +13,8 @@ from tokenizer.files import shown, weighted
 MAX_WEIGHT = 1_000_000
 """Limit of a source's weight as a whole number, which is that of phase 2 (`_native.SuperwordTrainer.MAX_WEIGHT`)."""
 FORMATS = ("txt", "jsonl", "parquet", "csv", "json", "arrow")
+READING = ("format", "field", "separator", "cache", "on_invalid_utf8", "on_error")
+"""Settings that say how documents are read, which are options of commands, too."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.corpus.corpus import Corpus
-from tokenizer.corpus.reading import feeding
-from tokenizer.corpus.records import file_records
+from tokenizer.corpus.reading import records_of
 from tokenizer.corpus.remote import File
 from tokenizer.corpus.rows import lookup
 from tokenizer.documents import check_text
@@ -78,15 +77,14 @@ def _pairs(file: tuple[File, str], corpus: Corpus) -> Iterator[tuple[str, int]]:
     field = corpus.config.field
     if form == "txt":
         raise UserError(f"{path} is plain text, not counts; write a table with the columns {field} and {COUNT}")
-    with feeding([path], 1) as (feed,):
-        for number, record in enumerate(file_records(path, form, feed, corpus.config)):
-            try:
-                text, count = _fields(record, number, field)
-                if form == "csv" and count.strip().isdecimal() and len(count) < 100:
-                    count = int(count)
-                yield _checked(text, count)
-            except UserError as error:
-                raise UserError(f"{path}: {error}") from None
+    for number, record in enumerate(records_of(file, corpus.config)):
+        try:
+            text, count = _fields(record, number, field)
+            if form == "csv" and count.strip().isdecimal() and len(count) < 100:
+                count = int(count)
+            yield _checked(text, count)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
 
 
 def _fields(record: Any, number: int, field: str) -> tuple[Any, Any]:

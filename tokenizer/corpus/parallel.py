@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,12 +10,9 @@ from functools import partial
 from typing import Any
 
 from tokenizer.corpus.corpus import Corpus
-from tokenizer.corpus.reading import feeding
-from tokenizer.corpus.records import file_records
-from tokenizer.corpus.rows import lookup
+from tokenizer.corpus.reading import records_of
+from tokenizer.corpus.rows import lookup, text_of
 from tokenizer.errors import DataError, UserError, counted, quoted
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def parallel_texts(corpus: Corpus, field: str) -> dict[str, Callable[[], Iterator[str]]]:
@@ -60,12 +56,11 @@ def _documents(corpus: Corpus, field: str) -> Iterator[tuple[str, str]]:
     for path, form in corpus.files:
         if form == "txt":
             raise UserError(f"{path} is plain text, which has no field {field}; parallel text needs records")
-        with feeding([path], 1) as (feed,):
-            for number, record in enumerate(file_records(path, form, feed, corpus.config)):
-                value: Any = None
-                text: Any = None
-                with suppress(DataError):  # it has no such fields; if it has no text, counting has reported that
-                    value = lookup(record, field, number, "") if isinstance(record, dict) else None
-                    text = lookup(record, corpus.config.field, number, "")
-                if isinstance(value, str | int) and isinstance(text, str) and text:
-                    yield str(value), _SURROGATES.sub("\ufffd", text)
+        for number, record in enumerate(records_of((path, form), corpus.config)):
+            value: Any = None
+            text = None
+            with suppress(DataError):  # it has no such field, or no text, which counting has reported
+                text = text_of(record, number, corpus.config)
+                value = lookup(record, field, number, "") if isinstance(record, dict) else None
+            if text and isinstance(value, str | int):
+                yield str(value), text

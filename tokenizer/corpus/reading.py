@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, groupby
 from pathlib import Path
+from typing import Any
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
@@ -67,8 +68,13 @@ def _rows(files: Sequence[tuple[File, str] | None], config: CorpusConfig, skippe
         elif file[1] == "parquet":
             yield from read_parquet(file[0], config, skipped)
         else:
-            with feeding([file[0]], 1) as (feed,):
-                yield from batch_records(file_records(*file, feed, config), config, skipped, str(file[0]))
+            yield from batch_records(records_of(file, config), config, skipped, str(file[0]))
+
+
+def records_of(file: tuple[File, str], config: CorpusConfig) -> Iterator[Any]:
+    """Records of a file, on this machine or another: see `file_records`."""
+    with feeding([file[0]], 1) as (feed,):
+        yield from file_records(*file, feed, config)
 
 
 def _ahead(batches: Iterator[_native.Batch], lacking: Skipped, skipped: Skipped) -> Iterator[_native.Batch]:

@@ -399,7 +399,7 @@ def batch_records(
     size = count = 0
     for number, record in enumerate(records):
         try:
-            text = _text(record, number, config)
+            text = text_of(record, number, config)
         except DataError as error:
             if config.on_error != "skip" and not isinstance(error, _NoText):
                 raise DataError(f"{where}{error}") from None
@@ -423,7 +423,7 @@ class _NoText(DataError):
     """A record whose text is null: an empty document that is counted, whatever `on_error` is."""
 
 
-def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
+def text_of(record: Any, number: int, config: CorpusConfig) -> str | None:
     """The text of a record; None, or "" with `on_error=skip`, if its score is too low."""
     if isinstance(record, str):
         return _valid(record, f"text {number} contains a lone surrogate", config)

@@ -8,7 +8,7 @@ distinct pretokens (8,000 tokens, two sources, 7.3 MB), and BPE on their sum 12.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -80,29 +80,36 @@ class Balanced:
         Args:
             segment: cuts pretokens into tokens, with `offsets`.
         """
-        return {name: tokens * scale for name, (tokens, scale) in self._costs(segment).items()}
+        costs = self._costs([segment(counts) for counts in self._measured.values()])
+        return {name: tokens * scale for name, (tokens, scale) in zip(self._measured, costs, strict=True)}
 
-    def _costs(self, segment: Callable[[PretokenCounts], Any]) -> dict[str, tuple[int, float]]:
-        """Number of tokens of each source, and the number that it is multiplied by."""
-        costs = {}
-        for name, counts in self._measured.items():
+    def _costs(self, segments: Sequence[Any]) -> list[tuple[int, float]]:
+        """Number of tokens of each measured text, given its segments, and the number that it is multiplied by."""
+        costs = []
+        for (name, counts), cut in zip(self._measured.items(), segments, strict=True):
             scale = self.ratios[name] / _length(counts, counts.offsets) if self.ratios else 1.0
-            costs[name] = _length(counts, segment(counts).offsets), scale
+            costs.append((_length(counts, cut.offsets), scale))
         return costs
 
     def train(
-        self, segment: Callable[[PretokenCounts], Any], n_merges: int, options: Mapping[str, Any]
+        self,
+        segment: Callable[[PretokenCounts], Any],
+        tokens: Sequence[bytes],
+        n_merges: int,
+        options: Mapping[str, Any],
     ) -> _native.BalancedResult:
-        """Merges of the balanced sources; `options` are those of `_native.train_bpe`."""
+        """Merges of the balanced sources. `tokens` are those of all segments; `options` as for `_native.train_bpe`."""
 
-        def segments(of: Mapping[str, PretokenCounts]) -> list[Any]:
-            return [(*segment(counts)[1:], counts.counts) for counts in of.values()]
+        def with_counts(of: Mapping[str, PretokenCounts], segments: Sequence[Any]) -> list[Any]:
+            return [(*cut[1:], counts.counts) for counts, cut in zip(of.values(), segments, strict=True)]
 
+        own = [segment(counts) for counts in self.sources.values()]
+        measured = own if self.parallel is None else [segment(counts) for counts in self.parallel.values()]
         return _native.train_balanced(
-            segments(self.sources),
-            None if self.parallel is None else segments(self.parallel),
-            list(self._costs(segment).values()),
-            segment(self.total).tokens,
+            with_counts(self.sources, own),
+            None if self.parallel is None else with_counts(self.parallel, measured),
+            self._costs(measured),
+            tokens,
             n_merges,
             **options,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -254,7 +255,7 @@ def _merge(
         words = segments.words, segments.offsets, counts.counts
         trained = _native.train_bpe(*words, segments.tokens, n_merges, **options)
     else:
-        trained = balanced.train(lambda of_source: segment(of_source, base), n_merges, options)
+        trained = balanced.train(partial(segment, start=base), segments.tokens, n_merges, options)
     tick.finish(len(trained["left"]))
     return trained
 
