@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from experiments.findings.further import luck_of
 from experiments.results import ArmRecord, ComparisonRecord, Scores
 from experiments.stages.plan import DEFAULT_DEPLOYMENT, Amounts, reasons_unequal
@@ -23,12 +25,12 @@ from lm.evaluate.comparison import (
     compare_all,
     eligible,
 )
+from lm.train.summary import load_learned
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from experiments.config import BudgetConfig
@@ -75,6 +77,16 @@ class ScoredArm(EncodedArm):
     def trained_here(self) -> bool:
         """Whether the models were trained by this program, so that their training is known."""
         return all(model.contents.summary is not None for model in self.lms)
+
+    def untrained(self) -> NDArray[np.bool_]:
+        """bool[vocab_size], tokens of text that were never a target in the training of one of its models."""
+        found = np.zeros(self.tokenizer.vocab_size, bool)
+        for model in self.lms:
+            learned = load_learned(model.folder)  # without verifying the weights beside it
+            if learned is not None:
+                found |= ~learned
+        found[np.setdiff1d(np.arange(len(found)), self.tokenizer.text_ids())] = False
+        return found
 
     @property
     def lm(self) -> Artifact[TrainedModel]:

@@ -52,7 +52,13 @@ class Division(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """An arm with its held-out text; `superword`, bool[vocab_size], says which tokens are superwords."""
+    """An arm with its held-out text.
+
+    Attributes:
+        arm: The arm.
+        shards: Its held-out text.
+        superword: bool[vocab_size], tokens that are superwords.
+    """
 
     arm: ScoredArm
     shards: Shards
@@ -76,10 +82,13 @@ class _Chunk(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """Tokens of a chunk: position after each, whether it is a superword, and float64[n_seeds, n_tokens], its loss."""
+    """Tokens of a chunk: position after each, whether it is a superword, or untrained, and float64[n_seeds, n_tokens],
+    its loss.
+    """
 
     ends: NDArray[np.int64]
     superword: NDArray[np.bool_]
+    untrained: NDArray[np.bool_]
     nats: NDArray[np.float64]
 
 
@@ -201,21 +210,24 @@ def _chunks(side: _Side, documents: Sequence[int]) -> Iterator[_Chunk]:
 def _tokens(side: _Side, documents: Sequence[int]) -> _Tokens:
     sizes = [side.shards.document_token_bytes(i) for i in documents]
     between = np.repeat(np.arange(len(documents)), list(map(len, sizes)))
-    superword = [side.superword[side.shards.document(i)] for i in documents]
+    ids = np.concatenate([side.shards.document(i) for i in documents])
     spans = [slice(span.start - i, span.stop - i - 1) for i in documents for span in [side.shards.span(i)]]
     kept = [run.token_nats for run in side.arm.evaluations if run.token_nats is not None]
     nats = [np.concatenate([losses[span] for span in spans], dtype=np.float64) for losses in kept]
-    return _Tokens(np.cumsum(np.concatenate(sizes)) + between, np.concatenate(superword), np.array(nats))
+    ends = np.cumsum(np.concatenate(sizes)) + between
+    return _Tokens(ends, side.superword[ids], side.arm.untrained()[ids], np.array(nats))
 
 
 def _divided(chunk: _Chunk, reference: _Tokens, other: _Tokens) -> Division:
     """Divide the gap on the documents of a chunk."""
     segments = shared_segments(chunk.text, chunk.places, (reference.ends, other.ends))
-    superword, losses = np.zeros(len(segments.starts), bool), []
+    superword, untrained = np.zeros((2, len(segments.starts)), bool)
+    losses = []
     for tokens, index in zip((reference, other), segments.of_tokens, strict=True):
         superword[index[tokens.superword]] = True
+        untrained[index[tokens.untrained]] = True
         losses.append(np.array([np.bincount(index, nats, len(superword)) for nats in tokens.nats]))
-    kinds = classes(chunk.labels, segments, superword)
+    kinds = classes(chunk.labels, segments, superword, untrained)
     shape = len(CLASSES), len(chunk.documents)
     place = np.searchsorted(chunk.places[:, 1], segments.stops)
     cell = kinds * shape[1] + place

@@ -107,10 +107,11 @@ def _main_numbers(title: str, result: Findings) -> Table:
     rows = []
     for arm in result.arms:
         scores, tokenizer = arm.scores, arm.tokenizer
-        interval, superwords = scores.bits_per_byte_interval, len(tokenizer.superword_ids())
+        interval = scores.bits_per_byte_interval
+        parts = {"superwords": len(tokenizer.superword_ids()), "untrained": int(arm.untrained().sum())}
         row = [
             arm.label,
-            Lines(f"{tokenizer.vocab_size:,}", f"{superwords:,} superwords" if superwords else ""),
+            Lines(f"{tokenizer.vocab_size:,}", *(f"{number:,} {name}" for name, number in parts.items() if number)),
             f"{scores.bytes_per_token:.3f}",
             Lines(f"{scores.bits_per_byte:.4f}", f"{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""),
             si(scores.cost.decode_flops_per_byte),

@@ -25,9 +25,12 @@ CLASSES = (
     "identifiers",
     "other scripts",
     "mixed",
+    "untrained tokens",
 )
 """Classes of segments; `classes` describes them."""
-_WORDS, _SUPERWORDS, _NUMBERS, _PUNCTUATION, _LINES, _URLS, _IDENTIFIERS, _SCRIPTS, _MIXED = range(len(CLASSES))
+_WORDS, _SUPERWORDS, _NUMBERS, _PUNCTUATION, _LINES, _URLS, _IDENTIFIERS, _SCRIPTS, _MIXED, _UNTRAINED = range(
+    len(CLASSES)
+)
 _MAJORITY = 2 / 3
 """Share of a segment's bytes that determines its class."""
 _LETTER = r"[^\W\d_]"
@@ -93,22 +96,28 @@ def shared_segments(
     return Segments(starts, stops, tuple(np.searchsorted(stops, of_tokenizer) for of_tokenizer in ends))
 
 
-def classes(labelled: NDArray[np.uint8], segments: Segments, superword: NDArray[np.bool_]) -> NDArray[np.int64]:
+def classes(
+    labelled: NDArray[np.uint8], segments: Segments, superword: NDArray[np.bool_], untrained: NDArray[np.bool_]
+) -> NDArray[np.int64]:
     """Class of each segment, int64[n_segments], an index into `CLASSES`.
 
-    A segment with a token that is a superword belongs to the superwords. White space with a line end and punctuation
-    belongs to the line ends. Any other segment has the class of at least two thirds of its bytes, or is mixed.
+    A segment with a token that its models never met in training belongs to the untrained tokens: it shows how small
+    the budget is, and not how good the vocabulary. One with a superword belongs to the superwords. White space with a
+    line end and punctuation belongs to the line ends. Any other segment has the class of at least two thirds of its
+    bytes, or is mixed.
 
     Args:
         labelled: uint8[n_bytes], class of each byte (`labels`).
         segments: The segments.
         superword: bool[n_segments], whether a token of the segment is a superword.
+        untrained: bool[n_segments], whether a token of the segment was never a target in training.
     """
     counts = np.array([np.add.reduceat(labelled == i, segments.starts, dtype=np.int32) for i in range(_MIXED)])
     sizes = segments.stops - segments.starts
     found = np.where(counts.max(0) >= _MAJORITY * sizes, counts.argmax(0), _MIXED)
     found[(counts[_LINES] > 0) & (counts[_LINES] + counts[_PUNCTUATION] == sizes)] = _LINES
     found[superword] = _SUPERWORDS
+    found[untrained] = _UNTRAINED
     return found
 
 

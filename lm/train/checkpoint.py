@@ -1,4 +1,4 @@
-"""State of an unfinished run as tensors: weights and optimizer state."""
+"""State of an unfinished run as tensors: weights, optimizer state and the ids that it has learned."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from lm.model.transformer import Transformer
 
 
-def training_tensors(model: Transformer, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
-    """Weights of the model, and the optimizers' state as `<parameter>#<entry>`."""
+_LEARNED = "#learned"
+
+
+def training_tensors(model: Transformer, optimizers: Sequence[Optimizer], learned: Tensor | None) -> dict[str, Tensor]:
+    """Weights of the model, the optimizers' state as `<parameter>#<entry>`, and `Trainer.learned`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     state = {
         f"{names[parameter]}#{entry}": value
@@ -24,11 +27,13 @@ def training_tensors(model: Transformer, optimizers: Sequence[Optimizer]) -> dic
         for parameter, entries in optimizer.state.items()
         for entry, value in entries.items()
     }
-    return model_tensors(model) | state
+    return model_tensors(model) | state | ({} if learned is None else {_LEARNED: learned})
 
 
-def load_training_tensors(model: Transformer, optimizers: Sequence[Optimizer], tensors: dict[str, Tensor]) -> None:
-    """Fill the model and the optimizers with the tensors of `training_tensors`."""
+def load_training_tensors(
+    model: Transformer, optimizers: Sequence[Optimizer], tensors: dict[str, Tensor]
+) -> Tensor | None:
+    """Fill the model and the optimizers with the tensors of `training_tensors`; return the last one, if it is there."""
     load_model_tensors(model, {name: value for name, value in tensors.items() if "#" not in name})
     states: dict[str, dict[str, Tensor]] = {}
     for key, value in tensors.items():
@@ -41,3 +46,4 @@ def load_training_tensors(model: Transformer, optimizers: Sequence[Optimizer], t
             for parameter in group["params"]:
                 entries = states[names[parameter]]
                 optimizer.state[parameter] = {entry: value.to(parameter.device) for entry, value in entries.items()}
+    return tensors.get(_LEARNED)

@@ -1,4 +1,4 @@
-"""Summary of a training run: settings, tokens, FLOPs, time."""
+"""Summary of a training run: settings, tokens, FLOPs, time, and the ids that it learned."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.durable import write_json
+import numpy as np
+
+from tokenizer.durable import replacing_path, write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
 SUMMARY = "summary.json"
+_LEARNED = "learned_ids.npy"
 
 
 @dataclass(frozen=True)
@@ -81,3 +86,24 @@ class TrainingSummary:
             return cls(**read_json(folder / SUMMARY))
         except TypeError as error:
             raise UserError(f"{folder / SUMMARY} is not the summary of a run ({error}); train again") from error
+
+
+def save_learned(folder: Path, learned: NDArray[np.bool_]) -> None:
+    """Write bool[vocab_size]: the ids that were a target of the training."""
+    with replacing_path(folder / _LEARNED) as partial, partial.open("wb") as file:
+        np.save(file, learned)
+
+
+def load_learned(folder: Path) -> NDArray[np.bool_] | None:
+    """Read what `save_learned` wrote; None for a model of an older version, or from elsewhere.
+
+    Raises:
+        UserError: If the file is damaged.
+    """
+    path = folder / _LEARNED
+    if not path.exists():
+        return None
+    try:
+        return np.asarray(np.load(path, allow_pickle=False), bool)
+    except (ValueError, EOFError) as error:
+        raise UserError(f"{path} is damaged ({error}); delete it") from error

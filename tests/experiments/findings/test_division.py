@@ -38,7 +38,7 @@ def documents(n=60, seed=0):
     return ["", *("".join(rng.choices(_WORDS, k=rng.randint(1, 60))) for _ in range(n - 1))]
 
 
-def arm(folder, label, tokenizer, texts, n_seeds=2, barred="", config=CONFIG):
+def arm(folder, label, tokenizer, texts, n_seeds=2, barred="", config=CONFIG, untrained=()):
     """An arm with random models, whose evaluations were saved and loaded."""
     write_shards(folder / "shards", tokenizer, [Batch.from_texts(texts)])
     shards = Shards.open(folder / "shards", tokenizer)
@@ -53,7 +53,12 @@ def arm(folder, label, tokenizer, texts, n_seeds=2, barred="", config=CONFIG):
         found.save(folder / f"evaluation-{seed}")
         evaluations.append(Evaluation.load(folder / f"evaluation-{seed}"))
     return SimpleNamespace(
-        label=label, barred=barred, tokenizer=tokenizer, evaluations=evaluations, heldout=SimpleNamespace(path=folder)
+        label=label,
+        barred=barred,
+        tokenizer=tokenizer,
+        evaluations=evaluations,
+        heldout=SimpleNamespace(path=folder),
+        untrained=lambda: np.isin(np.arange(tokenizer.vocab_size), untrained),
     )
 
 
@@ -73,7 +78,7 @@ def test_the_parts_sum_to_the_gap_of_the_comparison(tmp_path, monkeypatch, weigh
     file = other_tokenizers.write(tmp_path, "lowercased_bytes")
     arms = [
         arm(tmp_path / "bytes", "bytes", tiny.bytes_only(), texts, config=config),
-        arm(tmp_path / "words", "words", words, texts, config=config),
+        arm(tmp_path / "words", "words", words, texts, config=config, untrained=[words.vocab.index(b"town ")]),
         arm(tmp_path / "external", "external", load_pretrained(file).tokenizer, texts, config=config),
     ]
     kept = ~arms[2].evaluations[0].changed
@@ -90,6 +95,7 @@ def test_the_parts_sum_to_the_gap_of_the_comparison(tmp_path, monkeypatch, weigh
             assert total["percent"] == pytest.approx(comparison.percent, abs=1e-9)
             assert sum(row["share"] for row in parts) == pytest.approx(1, abs=1e-12)
             assert all(row["low"] < row["percent"] < row["high"] for row in parts if row["percent"])
+            assert any(row["class"] == "untrained tokens" for row in parts) == (label == "words")
     assert [row["percent"] for row in numbers["rows"]] == pytest.approx([row["percent"] for row in whole["rows"]])
     assert numbers["segments"] == whole["segments"]
     assert numbers["documents"] == whole["documents"]

@@ -74,9 +74,11 @@ def test_segments_are_those_of_a_plain_search(seed):
 
 
 def test_a_segment_has_the_class_of_two_thirds_of_its_bytes():
-    text = "(self.\n   ab-1the cat"
-    parts = ["(self", ".\n  ", " ab", "-1", "the cat"]
+    text = "(self.\n   ab-1the catzz"
+    parts = ["(self", ".\n  ", " ab", "-1", "the cat", "zz"]
     stops = np.cumsum(list(map(len, parts)))
     found = segments.Segments(np.append(0, stops[:-1]), stops, ())
-    kinds = classes(labels(text), found, np.array([part == "the cat" for part in parts]))
-    assert [CLASSES[i] for i in kinds] == ["words", "line ends and indentation", "words", "mixed", "superwords"]
+    superword, untrained = (np.array([part == name for part in parts]) for name in ("the cat", "zz"))
+    kinds = classes(labels(text), found, superword, untrained)
+    wanted = ["words", "line ends and indentation", "words", "mixed", "superwords", "untrained tokens"]
+    assert [CLASSES[i] for i in kinds] == wanted

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import signal
 
+import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
@@ -12,6 +13,7 @@ from lm.model.weights import load_model, load_tensors
 from lm.train.distributed import World
 from lm.train.interrupt import DeferredInterrupt
 from lm.train.loop import train
+from lm.train.summary import load_learned
 from tests.flipping import flips
 from tests.lm.train.runs import CONFIG, MODEL, exact, run
 from tokenizer.errors import UserError
@@ -31,6 +33,10 @@ def test_interrupted_anywhere_and_resumed_equals_unbroken(shards, tmp_path, conf
     assert exact(before + after) == exact(whole)
     timings = dict.fromkeys(("seconds", "tokens_per_second"), 0.0)
     assert dataclasses.replace(summary, **timings) == dataclasses.replace(whole_summary, **timings)
+    rows = config.rows(shards)
+    read = [rows.stream.read(start + 1, stop + 1) for step in range(summary.steps) for start, stop in rows.spans(step)]
+    learned = load_learned(tmp_path / "broken")
+    assert np.flatnonzero(learned).tolist() == np.unique(np.concatenate(read)).tolist()
     weights = [load_model(tmp_path / name).state_dict() for name in ("whole", "broken")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     if config is PACKED:

@@ -47,7 +47,11 @@ def test_loss_falls_and_the_numbers_add_up(shards, tmp_path):
     assert summary.flops == summary.tokens * summary.flops_per_token == entries[-1]["flops"]
     assert summary.epochs == pytest.approx(summary.tokens / shards.n_tokens, rel=0.02)
     assert summary == TrainingSummary.load(tmp_path / "run")
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["model.safetensors", "summary.json"]
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        "learned_ids.npy",
+        "model.safetensors",
+        "summary.json",
+    ]
 
 
 def test_bits_per_byte_counts_text_alone(make_shards, tmp_path):
