@@ -37,6 +37,8 @@ TOKENIZER = "folder or file in any known format, repository of the Hugging Face 
 TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 STANDARD_INPUT = "-"
+_FOLDER = ("--to", "--out", "--output", "--output-dir")
+"""What people call the option for the folder of the results; a command has one of the first two."""
 TEXT = (
     "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet; s3://, gs://, hf://datasets/, https://; "
     "- for the standard input"
@@ -89,7 +91,9 @@ class Parser(argparse.ArgumentParser):
         given = (word.partition("=")[0] for word in self._words if word.startswith("--"))
         unknown = next((word for word in given if not any(name.startswith(word) for name in known)), None)
         if unknown is not None:
-            message = f"unknown option {unknown}{did_you_mean(unknown, known)}"
+            folder = next((name for name in _FOLDER if name in known), "")
+            meant = f" (did you mean {folder}?)" if folder and unknown in _FOLDER else did_you_mean(unknown, known)
+            message = f"unknown option {unknown}{meant}"
         complain(UserError(f"{message}; {self.prog} --help lists the options"))
         self.exit(2)
 

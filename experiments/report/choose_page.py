@@ -160,26 +160,26 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     said = []
     if rare := [one["name"] for one in every if is_rare(one["last_count"])]:
         said.append(
-            f"the last merges of {listed(rare)} occur fewer than {LEAST_COUNT} times in the training text, which is "
+            f"The last merges of {listed(rare)} occur fewer than {LEAST_COUNT} times in the training text, which is "
             "too small for these vocabularies: they are no finalists"
         )
     if report["missing"]:
-        said.append(f"the text has too few pairs for {listed(report['missing'])}")
+        said.append(f"The text has too few pairs for {listed(report['missing'])}")
     if lossy := [one["name"] for one in every if one["lossy"]]:
-        said.append(f"text is lost by {listed(lossy)}, which cannot be finalists")
+        said.append(f"Text is lost by {listed(lossy)}, which cannot be finalists")
     said += [*report["unknown"], *report["edges"]]
     if report["unmatched"]:
-        said.append(f"the run of models also has {listed(report['unmatched'])}, of which no tokenizer is here")
+        said.append(f"The run of models also has {listed(report['unmatched'])}, of which no tokenizer is here")
     if report["overlap"]["near_duplicates"] or report["overlap"]["shared"] >= _MUCH_SHARED:
         said.append(overlap_sentence(report))
     if "eval.cluster=document" in command:
         said.append(
-            "the text has too few sources for a verdict by sources, so the next command takes documents to be "
+            "The text has too few sources for a verdict by sources, so the next command takes documents to be "
             "independent (eval.cluster=document); for files of different kinds of text its intervals are too narrow"
         )
     if command and reads > n_bytes:
         said.append(
-            f"each model of the next command reads {si(reads)}B, the training text {reads / n_bytes:.1f} times; "
+            f"Each model of the next command reads {si(reads)}B, the training text {reads / n_bytes:.1f} times; "
             f"{si(reads)}B of training text or more would be better"
         )
     for one in every:
@@ -187,11 +187,11 @@ def notes(report: Mapping[str, Any]) -> list[str]:
             said.append(f"{one['name']} is run by {one['software']}, on {counted(one['documents'], 'document')}")
     size = min(SAMPLES, key=lambda size: abs(math.log(1e6 * size / max(n_bytes, 1))))
     said.append(
-        f"trained on {si(n_bytes)}B of text; far more would save about {SAMPLES[size]:.1g} % of the tokens, judging by "
+        f"Trained on {si(n_bytes)}B of text; far more would save about {SAMPLES[size]:.1g} % of the tokens, judging by "
         "BPE of 32,768 tokens on English"
     )
     said.append(ABOUT_STRR)
-    said.append("a name says the recipe, the size of the vocabulary and, after -t, the size at which superwords start")
+    said.append("A name says the recipe, the size of the vocabulary and, after -t, the size at which superwords start")
     return said
 
 
