@@ -208,7 +208,7 @@ class OpenedModel:
         if self.own is not None:
             return {"own": self.own.hash}
         where = self.revision or fingerprint(self.folder, self._cache)
-        start = [self.start.id, self.start.everywhere, self.end_id]
+        start = [*self.start.before, self.start.id, self.start.everywhere, self.end_id]
         code = {"remote_code": True} if self._loading.remote_code else {}
         return {"model": where, "start": start, "dtype": self._dtype, **code}
 

@@ -51,19 +51,21 @@ class Start(NamedTuple):
         why: Where it comes from.
         everywhere: Whether every window begins with it: the tokenizer's own call begins every text with it, so the
             model never saw text without it.
+        before: Ids that precede it in every window, as `[gMASK]` does `<sop>` in GLM 4.
     """
 
     token: str
     id: int
     why: str
     everywhere: bool = False
+    before: tuple[int, ...] = ()
 
 
 def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -> Start:
     """The token before the first one of a document.
 
-    It is the one that is given; else the one with which the tokenizer's own call begins a text; else its end of text;
-    else its `bos_token`.
+    It is the one that is given; else the one with which the tokenizer's own call begins a text, after any others that
+    the call begins it with; else its end of text; else its `bos_token`.
 
     Args:
         folder: Folder with the files of the tokenizer, for `transformers`.
@@ -94,11 +96,15 @@ def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -
             f"transformers cannot open the tokenizer of {folder}, so the token that precedes a document is unknown "
             f"({shortened(error)}); name it with --start TOKEN"
         ) from None
-    begins = bool(with_specials) and with_specials[0] != plain[0]
+    places = range(len(with_specials) - len(plain) + 1)
+    n_before = next((i for i in places if with_specials[i : i + len(plain)] == plain), 0)
+    begins = with_specials[:n_before]
     if found is not None:
-        return Start(str(given), found, GIVEN, begins and with_specials[0] == found)
+        return Start(str(given), found, GIVEN, everywhere=begins == [found])
     if begins:
-        return Start(own.convert_ids_to_tokens(with_specials[0]), with_specials[0], "begins every text", True)
+        *before, token = own.convert_ids_to_tokens(begins)
+        why = "begins every text" + (f", after {' '.join(before)}" if before else "")
+        return Start(token, begins[-1], why, everywhere=True, before=tuple(begins[:-1]))
     if tokenizer.end_of_text is not None:
         return Start(tokenizer.end_of_text, tokenizer.end_id, ENDS)
     if own.bos_token is not None:
@@ -132,9 +138,10 @@ class PretrainedModel(ScorableModel):
         self.tokenizer_sha256, self.vocab_size = tokenizer.sha256, tokenizer.vocab_size
         self.start_id, self.starts_windows, self.end_id = start.id, start.everywhere, end_id
         self.device = model.get_input_embeddings().weight.device
-        self.context_tokens = context_tokens(model.config)
+        self._before = torch.tensor(start.before, dtype=torch.long, device=self.device)
+        self.context_tokens = context_tokens(model.config) - len(start.before)
         rows = model.get_input_embeddings().weight.shape[0]
-        needed = max([start.id, *([] if end_id is None else [end_id]), *tokenizer.text_ids().tolist()])
+        needed = max([start.id, *start.before, *([] if end_id is None else [end_id]), *tokenizer.text_ids().tolist()])
         if rows <= needed:
             raise UserError(
                 f"the model has {rows:,} rows, but its tokenizer has the id {needed:,}; name a folder with the model's "
@@ -153,6 +160,7 @@ class PretrainedModel(ScorableModel):
         """Loss of some targets."""
         if self.whole is None:
             self.whole = not self._agrees(ids[:1, :_COMPARED])
+        ids, places = self._after_start(ids, places)
         if self.whole:
             nats, size = torch.empty(len(targets), device=self.device), max(1, LOGITS // self.vocab_size)
             for chosen, own, logits in self._whole_passes(ids, places):
@@ -167,6 +175,8 @@ class PretrainedModel(ScorableModel):
         """Logits of the next token."""
         if self.whole is None:
             self.whole = not self._agrees(self._any_ids())
+        if past is None:
+            ids, places = self._after_start(ids, places)
         if self.whole:
             return torch.cat([logits[own] for _, own, logits in self._whole_passes(ids, places, past)])
         hidden = self._hidden(ids, past).flatten(0, 1)
@@ -179,13 +189,23 @@ class PretrainedModel(ScorableModel):
             self.cached = self._caches()
         if not self.cached:
             return None
-        past = _rows(before, 1, keep) if keep else None
+        past = _rows(before, 1, keep + len(self._before)) if keep else None
         if not ids:
             return past
+        if past is None:
+            ids = [*self._before.tolist(), *ids]
         options = self._options if past is None else {"past_key_values": past}
         layers = self._model if self.whole else self._trunk
         inputs = torch.tensor([ids], device=self.device)
         return layers(input_ids=inputs, **options | {"use_cache": True}).past_key_values
+
+    def _after_start(self, ids: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs, and indices into the flattened ones, after `Start.before` in every row."""
+        if not len(self._before):
+            return ids, places
+        rows = torch.div(places, ids.shape[1], rounding_mode="floor")
+        before = self._before.expand(len(ids), -1)
+        return torch.cat((before, ids), 1), places + (rows + 1) * len(self._before)
 
     def _caches(self) -> bool:
         """Whether a cache gives the logits of a whole pass."""

@@ -148,6 +148,25 @@ def test_a_function_and_a_model_without_an_end(tmp_path):
     assert endless.window([7, 1, 2, 3], 3) == [ours.end_id, 2, 3]
 
 
+def test_tokens_before_the_first_one_are_in_every_pass(tmp_path):
+    """As `[gMASK]` is before `<sop>` in GLM 4."""
+    _, ours = tokenizers(tmp_path, ["<t>"])
+    own = made("GPT2", spread=0.4)
+
+    def after(ids):
+        return own(torch.cat((torch.full((len(ids), 1), 7), ids), 1)).logits[:, 1:].detach()
+
+    function = LogitsModel(after, ours, context_tokens=60, starts_windows=True)
+    expected = ByteModel(LanguageModel(function, ours)).choices([("ab <t>", ["a1b", " ab"])])
+    start = Start("<s>", ours.end_id, "", everywhere=True, before=(7,))
+    for cached in (None, False):
+        scorable = PretrainedModel(copy.deepcopy(own), ours, start, ours.end_id)
+        scorable.cached = cached
+        found = ByteModel(LanguageModel(scorable, ours)).choices([("ab <t>", ["a1b", " ab"])])
+        assert scorable.cached == (cached is None)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["GPT2", "Mamba"])
 def test_generation_equals_whole_passes(kind, tmp_path):
     _, ours = tokenizers(tmp_path, ["<t>"])

@@ -61,25 +61,29 @@ def made(kind, dtype=torch.float32, spread=0.6):
     return model.eval().to(dtype)
 
 
-def saved(folder, *, bos=None, eos=None, adds_bos=False):
+def saved(folder, *, bos=None, eos=None, adds_bos=False, before=None):
     """A byte-level tokenizer in the files of `transformers`."""
     tokenizer = HfTokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    specials = [token for token in (bos, eos) if token is not None]
+    specials = [token for token in (bos, eos, before) if token is not None]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=specials, initial_alphabet=alphabet)
     tokenizer.train_from_iterator(DOCUMENTS, trainer)
     if adds_bos:
-        ids = [(bos, tokenizer.token_to_id(bos))]
-        tokenizer.post_processor = processors.TemplateProcessing(single=f"{bos} $A", special_tokens=ids)
+        begins = [token for token in (before, bos) if token is not None]
+        ids = [(token, tokenizer.token_to_id(token)) for token in begins]
+        tokenizer.post_processor = processors.TemplateProcessing(single=f"{' '.join(begins)} $A", special_tokens=ids)
     own = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=bos, eos_token=eos)
     own.save_pretrained(folder)
     return own
 
 
-def plain_bits_per_byte(model, own, start, *, everywhere, shift=0):
-    """Bits per byte of DOCUMENTS, one forward pass for each, in windows of 64 positions without overlap."""
+def plain_bits_per_byte(model, own, start, *, everywhere, before=(), shift=0):
+    """Bits per byte of DOCUMENTS, one forward pass for each, in windows of 64 positions without overlap.
+
+    In each window, `before` precedes them.
+    """
     nats = 0.0
     for text in DOCUMENTS:
         ids = own(text, add_special_tokens=False)["input_ids"]
@@ -94,7 +98,8 @@ def plain_bits_per_byte(model, own, start, *, everywhere, shift=0):
             if not targets:
                 continue
             with torch.no_grad():
-                logits = model(torch.tensor([inputs])).logits[0, :, : len(own)].double().log_softmax(-1)
+                logits = model(torch.tensor([[*before, *inputs]])).logits[0, len(before) :, : len(own)]
+                logits = logits.double().log_softmax(-1)
             nats -= sum(
                 logits[place, (target + shift) % len(own)].item()
                 for place, target in enumerate(targets)
@@ -108,12 +113,15 @@ def plain_bits_per_byte(model, own, start, *, everywhere, shift=0):
 )
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_losses_are_those_of_the_models_own_logits(kind, everywhere, tmp_path):
-    own = saved(tmp_path, bos="<s>", eos="</s>", adds_bos=everywhere)
+    first = {"before": "[gMASK]"} if kind in ("GPT2", "OPT") else {}  # as in GLM 4
+    own = saved(tmp_path, bos="<s>", eos="</s>", adds_bos=everywhere, **first)
     model, tokenizer = made(kind), load_pretrained(tmp_path).tokenizer
     start = start_of(tmp_path, tokenizer)
     assert start.everywhere == everywhere
-    expected = plain_bits_per_byte(model, own, start.id, everywhere=everywhere)
-    shifted = [plain_bits_per_byte(model, own, start.id, everywhere=everywhere, shift=by) for by in (1, 5, 50)]
+    assert bool(start.before) == (everywhere and bool(first))
+    options = {"everywhere": everywhere, "before": start.before}
+    expected = plain_bits_per_byte(model, own, start.id, **options)
+    shifted = [plain_bits_per_byte(model, own, start.id, **options, shift=by) for by in (1, 5, 50)]
     assert max(abs(loss / expected - 1) for loss in shifted) > 0.01  # the losses depend on the text
     scorable = PretrainedModel(model, tokenizer, start, tokenizer.end_id)
     scorable.context_tokens = 64
