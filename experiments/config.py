@@ -57,6 +57,7 @@ class BpeConfig:
         special_tokens: Strings that become one token each, at the end of the vocabulary.
         tie_break: Which of two equally frequent pairs is merged first.
         min_count: Minimum count of a pair to be merged.
+        min_pretoken_count: Minimum count of a pretoken to be trained on.
         max_token_bytes: Maximum length of a token, in bytes.
         forbid: Regexes without look-around that no token of phase 1 may match; `superbpe.forbid` is for superwords.
         forced_tokens: Strings that become tokens by the first merges, whatever their counts.
@@ -71,6 +72,7 @@ class BpeConfig:
     special_tokens: list[str] = field(default_factory=lambda: ["<|endoftext|>"])
     tie_break: str = "lowest-ids"
     min_count: int = declare(1, least=1)
+    min_pretoken_count: int = declare(1, least=1)
     max_token_bytes: int | None = declare(None, least=1)
     forbid: list[str] = field(default_factory=list)
     forced_tokens: list[str] = field(default_factory=list)
@@ -79,10 +81,12 @@ class BpeConfig:
         check_fields(self, "bpe.")
 
     @property
-    def wanted(self) -> dict[str, list[str]]:
-        """The lists of unwanted and wanted tokens that are set; an empty list is left out of identities."""
-        lists = {"forbid": list(self.forbid), "forced_tokens": list(self.forced_tokens)}
-        return {name: strings for name, strings in lists.items() if strings}
+    def wanted(self) -> dict[str, Any]:
+        """Later settings that are set; others are left out of identities."""
+        later: dict[str, Any] = {"forbid": list(self.forbid), "forced_tokens": list(self.forced_tokens)}
+        if self.min_pretoken_count > 1:
+            later["min_pretoken_count"] = self.min_pretoken_count
+        return {name: value for name, value in later.items() if value}
 
 
 @dataclass(frozen=True)

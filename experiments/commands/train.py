@@ -23,10 +23,11 @@ from experiments.cli.arguments import (
     size,
     text_options,
     transition,
+    whole,
 )
 from experiments.cli.console import finish
 from experiments.fertility.measures import gini
-from experiments.numbers import si
+from experiments.numbers import percent, si
 from experiments.progress import Reporter, Table
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION, Rules
@@ -37,7 +38,7 @@ from tokenizer.errors import listed
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
 from tokenizer.train.balanced import Balanced
-from tokenizer.train.bpe import check_forbid, merges_that_fit, segment
+from tokenizer.train.bpe import check_forbid, merges_that_fit, phase1_memory, segment
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, read_counts
 from tokenizer.train.forced import NOT_FORCED, check_forced
 
@@ -93,7 +94,11 @@ def parser() -> Parser:
         "--force", nargs="+", default=[], metavar="STRING", dest="forced_tokens",
         help="strings that become tokens by the first merges",
     )  # fmt: skip
-    add("--memory", type=size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
+    add("--memory", type=size, metavar="SIZE", help="memory for tables while text is read, such as 4GB (no limit)")
+    add(
+        "--min-pretoken-count", type=whole(), default=1, metavar="N",
+        help="leave rarer pretokens out of phase 1, which saves memory (1)",
+    )  # fmt: skip
     add_threads(options)
     return options
 
@@ -135,6 +140,9 @@ def run(arguments: argparse.Namespace) -> None:
             counts = balanced.total if balanced else count(corpus)
         weights = "".join(f", {name} ×{weight}" for name, weight in corpus.config.weights.items())
         reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B{weights}")
+        _say_memory(reporter, counts.at_least(arguments.min_pretoken_count), arguments.memory)
+        if arguments.min_pretoken_count > 1:
+            vetoes["min_pretoken_count"] = arguments.min_pretoken_count
         options = {"forced_tokens": arguments.forced_tokens, "progress": reporter.progress, **vetoes}
         with reporter.stage("phase 1"):
             tokenizer = train_bpe(balanced or counts, arguments.vocab_size, **options)
@@ -161,11 +169,26 @@ def run(arguments: argparse.Namespace) -> None:
     finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
 
 
+def _say_memory(reporter: Reporter, counts: PretokenCounts, limit: int | None) -> None:
+    """Say what phase 1 takes if that is more than the limit of the tables before it."""
+    needed = phase1_memory(counts)
+    if limit is not None and needed > limit:
+        fewer = counts.at_least(2)
+        share = 1 - fewer.n_total / max(1, counts.n_total)
+        reporter.say(
+            f"phase 1 takes about {si(needed)}B, which --memory does not limit; --min-pretoken-count 2 would take "
+            f"{si(phase1_memory(fewer))}B and leave out {percent(share, 2)} of the text's pretokens",
+            style="yellow",
+        )
+
+
 def _check_balance(arguments: argparse.Namespace, corpus: Corpus, rules: Rules | None) -> None:
     """Raise a UserError for options that do not go with `--parallel` and `--ratios`."""
     if not (arguments.parallel or arguments.ratios):
         return
     option = "--parallel" if arguments.parallel else "--ratios"
+    if arguments.min_pretoken_count > 1:
+        raise UserError(f"--min-pretoken-count {arguments.min_pretoken_count} is not for {option}; leave one out")
     names = [name for name, _ in arguments.ratios or ()]
     if names and sorted(names) != sorted(corpus.config.sources):
         raise UserError(

@@ -24,6 +24,8 @@ from tokenizer.train.forced import check_forced, forced_merges
 TIE_BREAKS = ("lowest-ids", "lexicographic-greatest", "lexicographic-smallest")
 MOST_TOKENS = 2**32
 """Upper limit of a vocabulary's size: ids are 32-bit numbers."""
+MOST_CELLS = 2**31
+"""Places of the merge loop, whose positions are 31-bit numbers."""
 
 
 def train_bpe(
@@ -35,6 +37,7 @@ def train_bpe(
     special_tokens: Sequence[str] = DEFAULT_SPECIAL_TOKENS,
     tie_break: str = "lowest-ids",
     min_count: int = 1,
+    min_pretoken_count: int = 1,
     max_token_bytes: int | None = None,
     forbid: Sequence[str] = (),
     forced_tokens: Sequence[str] = (),
@@ -65,6 +68,8 @@ def train_bpe(
             order, then merges by rank), "lexicographic-greatest" or "lexicographic-smallest" (of left bytes,
             right bytes).
         min_count: pairs that occur less often are not merged.
+        min_pretoken_count: pretokens that occur less often are left out before the first merge, which saves memory
+            (`phase1_memory`); the provenance has their share. Not with balanced sources.
         max_token_bytes: maximum token length; None for `LONGEST_TOKEN`, the upper limit.
         forbid: regexes without look-around that no new token may match. They are searched in a token's whole
             characters: parts of characters at its ends are left out.
@@ -82,6 +87,7 @@ def train_bpe(
     """
     check_forbid(forbid)
     check_whole("min_count", min_count, 0, 2**63 - 1)
+    check_whole("min_pretoken_count", min_pretoken_count, 1, 2**63 - 1)
     if max_token_bytes is not None:
         check_whole("max_token_bytes", max_token_bytes, 0, 2**63 - 1)
     check_whole("vocab_size", vocab_size, 1, MOST_TOKENS)
@@ -94,6 +100,8 @@ def train_bpe(
         strings = (*special_tokens, *start.preparation.added_tokens)
         check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
     balanced = counts if isinstance(counts, Balanced) else None
+    if balanced is not None and min_pretoken_count > 1:
+        raise UserError(f"min_pretoken_count={min_pretoken_count} is not for balanced sources; leave it out")
     if isinstance(counts, Balanced):
         counts = counts.total
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
@@ -112,9 +120,17 @@ def train_bpe(
             max_token_bytes=max_token_bytes,
         )
     counts = _counted(counts, start, special_tokens, progress, counting)
+    whole, counts = counts, counts.at_least(min_pretoken_count)
+    if not counts.n_distinct and whole.n_distinct:
+        raise UserError(
+            f"min_pretoken_count={min_pretoken_count} leaves no pretoken: the most frequent one occurs "
+            f"{int(whole.counts.max()):,} times"
+        )
     forced = _forced_ranks(forced_tokens)
     base = Tokenizer.from_ranks(forced, pattern=counts.pattern) if len(forced) else start
     segments = segment(counts, base)
+    if len(segments.words) + counts.n_distinct >= MOST_CELLS:
+        raise UserError(_too_large(counts, min_pretoken_count))
     trained = _merge(counts, segments, n_merges - len(forced), rules | vetoes, strings, progress, balanced, base)
     ranks = np.concatenate([forced, np.stack([trained["left"], trained["right"]], axis=1)])
     if on_counts is not None:
@@ -139,6 +155,7 @@ def train_bpe(
             **vetoes,
             **({"forced_tokens": list(forced_tokens)} if forced_tokens else {}),
             **({} if balanced is None else {"balanced": balanced.about()}),
+            **({} if counts is whole else _left_out(whole, counts, min_pretoken_count)),
             "ran_out_of_pairs": made < n_merges,
             "continued_from": None if start is None else start.name,
             "merges": made,
@@ -162,6 +179,29 @@ def train_bpe(
         end_of_text=start.end_of_text,
         provenance=start.provenance | provenance,
     )
+
+
+def phase1_memory(counts: PretokenCounts) -> int:
+    """About how many bytes of memory the merge loop takes, besides the counts: 13 to 15 per byte were measured."""
+    return 14 * len(counts.data)
+
+
+def _too_large(counts: PretokenCounts, least: int) -> str:
+    """What to say about more pretokens than the merge loop can hold."""
+    enough, fewer = least, counts
+    while len(fewer.data) + fewer.n_distinct >= MOST_CELLS:
+        enough *= 2
+        fewer = counts.at_least(enough)
+    return (
+        f"phase 1 cannot hold {counts.n_distinct:,} distinct pretokens of {len(counts.data):,} bytes (together at most "
+        f"{MOST_CELLS:,}); use min_pretoken_count={enough}, which leaves out "
+        f"{100 * _left_out(counts, fewer, enough)['left_out']:.2g} % of the text's pretokens, or less text"
+    )
+
+
+def _left_out(whole: PretokenCounts, counts: PretokenCounts, least: int) -> dict[str, float]:
+    """What `min_pretoken_count` did, for the provenance: the share of all occurrences of pretokens that it left out."""
+    return {"min_pretoken_count": least, "left_out": 1 - counts.n_total / max(1, whole.n_total)}
 
 
 def check_forbid(forbid: Sequence[str]) -> None:

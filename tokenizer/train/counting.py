@@ -93,6 +93,19 @@ class PretokenCounts:
         # High and low halves are summed separately: the total of a mixture may exceed 64 bits.
         return (int((self.counts >> np.uint64(32)).sum()) << 32) + int((self.counts & np.uint64(2**32 - 1)).sum())
 
+    def at_least(self, count: int) -> PretokenCounts:
+        """Those that occur at least so often."""
+        if count <= 1:
+            return self
+        kept = self.counts >= np.uint64(count)
+        lengths = np.diff(self.offsets)
+        return replace(
+            self,
+            data=self.data[np.repeat(kept, lengths)],
+            offsets=np.concatenate([[0], np.cumsum(lengths[kept])]),
+            counts=self.counts[kept],
+        )
+
     @property
     def settings(self) -> dict[str, object]:
         """The settings that counts must share to be added up, by name."""

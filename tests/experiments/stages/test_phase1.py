@@ -26,6 +26,8 @@ def test_lists_of_merges_are_shared_where_they_suffice(tiny, tmp_path, capsys):
     # Vetoes and forced tokens make another list.
     vetoed, _ = trained("bpe.vocab_size=350", "bpe.forbid=[e]", "bpe.forced_tokens=[zzz]")
     assert len(vetoed) == len(longer) + 1
+    # So does leaving out rare pretokens.
+    assert len(trained("bpe.vocab_size=350", "bpe.min_pretoken_count=3")[0]) == len(vetoed) + 1
     # Presets with the same phase 1 share its merges.
     runs, _ = trained("superbpe=runs")
     assert trained("superbpe=runs", "superbpe.max_words=3")[0] == runs

@@ -78,6 +78,19 @@ def test_rare_pairs_and_long_tokens_are_not_made(real):
     assert tokenizer.provenance["phase1"]["last_count"] == 5
 
 
+def test_rare_pretokens_are_left_out(real, monkeypatch):
+    kept = {pretoken: count for pretoken, count in real.items() if count >= 5}
+    tokenizer = train_bpe(real, 1000, min_pretoken_count=5)
+    assert tokenizer.merges == pairs(reference.train_incremental(kept, 743))
+    share = tokenizer.provenance["phase1"]["left_out"]
+    assert share == pytest.approx(1 - sum(kept.values()) / real.n_total)
+    # What is too large says how much smaller it has to be.
+    monkeypatch.setattr("tokenizer.train.bpe.MOST_CELLS", sum(map(len, kept)) + len(kept) + 1)
+    with pytest.raises(UserError, match="use min_pretoken_count=8, which leaves out"):
+        train_bpe(real, 1000)
+    assert train_bpe(real, 1000, min_pretoken_count=5).merges == tokenizer.merges
+
+
 def test_running_out_of_pairs_warns_and_is_recorded():
     counts = count_pretokens([Batch.from_texts(["abc abc"])], "gpt2")
     with pytest.warns(UserWarning, match=r"ran out of pairs after 3 of 743 merges; the vocabulary has 260 tokens"):
@@ -112,6 +125,8 @@ def test_no_token_spells_a_special_string(tie_break):
         ({"vocab_size": 257, "special_tokens": ["<a>", "<b>"]}, r"vocab_size=257 .* use at least 258"),
         ({"tie_break": "random"}, "lowest-ids"),
         ({"min_count": -1}, "min_count=-1"),
+        ({"min_pretoken_count": 0}, "min_pretoken_count=0"),
+        ({"min_pretoken_count": 10**9}, "leaves no pretoken: the most frequent one occurs"),
         ({"max_token_bytes": -1}, "max_token_bytes=-1"),
         ({"forbid": "a"}, "forbid='a' is not a list of strings"),
         ({"forbid": ["a(?=b)"]}, r'the regex "a\(\?=b\)" of forbid does not compile: look-around'),
