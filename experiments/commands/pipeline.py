@@ -33,7 +33,7 @@ from experiments.stages import STAGES
 from experiments.store import records
 from experiments.store.manifest import COMMAND, command_line
 from experiments.store.records import Record
-from tokenizer.errors import UserError, missing_extra
+from tokenizer.errors import UserError, did_you_mean, missing_extra, quoted
 
 if TYPE_CHECKING:
     import argparse
@@ -99,7 +99,7 @@ def parser() -> Parser:
     add("--until", choices=stages, default=stages[-1], metavar="STAGE", help=f"last stage to run: {', '.join(stages)}")
     add("--multirun", "-m", action="store_true", help="run KEY=A,B,C once per value, and print a table at the end")
     add("--cfg", choices=("job", "hydra", "all"), help="print every setting with its value instead of running")
-    add("--package", metavar="GROUP", help="with --cfg: print only this group")
+    add("--package", metavar="GROUP", help="as --cfg job, for this group only")
     add("--config-dir", metavar="FOLDER", help="folder with your own configurations")
     return options
 
@@ -113,7 +113,16 @@ def run(arguments: argparse.Namespace) -> int:
     if "${" in (here := str(Path.cwd())):
         raise UserError(f"Hydra cannot run in {here}, because it replaces ${{…}}; run the command in another folder")
     overrides, stage = normalized(arguments.overrides), arguments.until.replace("-", "_")
+    if arguments.package is not None and arguments.cfg is None:
+        arguments.cfg = "job"
     swept = check(arguments.overrides, arguments.config_dir, sweep=arguments.multirun)
+    if arguments.cfg and swept:
+        raise UserError(f"--cfg prints the settings of one run, but {next(iter(swept))} has several values; name one")
+    if arguments.package is not None:
+        settings = first_cell(arguments.overrides, arguments.config_dir)
+        if not OmegaConf.is_dict(OmegaConf.select(settings, arguments.package)):
+            near = did_you_mean(arguments.package, map(str, settings))
+            raise UserError(f"--package {quoted(arguments.package)} is not a group of settings{near}")
     flags = [f"--{name}={value}" for name in ("cfg", "package") if (value := getattr(arguments, name)) is not None]
     if arguments.config_dir is not None:
         flags.append(f"--config-dir={Path(arguments.config_dir).resolve()}")

@@ -1,5 +1,6 @@
 import pytest
 
+from experiments.cli import main
 from experiments.cli.compose import check, load
 from tokenizer.errors import UserError
 
@@ -108,3 +109,11 @@ def test_a_custom_configuration_folder(tmp_path):
     (folder / "typo.yaml").write_text("# @package _global_\nbpe:\n  vocab_sise: 5000\n")
     with pytest.raises(UserError, match=r"did you mean 'bpe\.vocab_size'"):
         load(["experiment=typo"], config_dir=str(tmp_path))
+
+
+def test_settings_are_printed_instead_of_running(capsys, mistake):
+    assert main.run(["pipeline", "--package", "lm.model", "lm.model.n_layers=3"]) == 0
+    assert "n_layers: 3" in capsys.readouterr().out
+    assert "did you mean 'lm'?" in mistake("pipeline", "--package", "lmm")
+    assert "'lm.n_seeds' is not a group" in mistake("pipeline", "--package", "lm.n_seeds")
+    assert "bpe.vocab_size has several" in mistake("pipeline", "--cfg", "job", "--multirun", "bpe.vocab_size=300,400")
