@@ -42,7 +42,7 @@ class Step(NamedTuple):
     def follow(self, reporter: Reporter) -> list[str]:
         """Print the change, and return its command as words, without the program; an empty list without a command."""
         time = f"; about {duration(self.seconds)} of training, plus evaluation" if self.seconds else ""
-        reporter.say(f"To settle what is open: {self.what} ({self.why}{time})")
+        reporter.say(f"To settle it: {self.what} ({self.why}{time})")
         words = shlex.split(self.command)
         return words[words.index("pipeline") :] if "pipeline" in words else []
 
@@ -76,7 +76,7 @@ def next_step(
         whats.append(f"{'score models of' if elsewhere else 'train'} {seeds} seeds instead of {one.n_seeds}")
         seconds = seed_seconds * (seeds - one.n_seeds)
     if units > n_units:
-        more = f"hold out about {units:,} {unit}s instead of {n_units:,}"
+        more = f"hold out about {round(units, 2 - len(str(units))):,} {unit}s instead of {n_units:,}"
         sampled = settings.get("corpus.heldout_sample", 1.0)
         sample = sampled * units / n_units
         share = (settings.get("corpus.heldout_fraction") or math.inf) * units / n_units

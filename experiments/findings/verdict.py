@@ -87,9 +87,11 @@ def verdict(result: Findings) -> str:
         )
     runs = "one training run each" if result.n_seeds == 1 else f"{result.n_seeds} seeds each"
     required = f" A verdict about the tokenizers requires {FEWEST_SEEDS} seeds." if result.withheld else ""
-    sizes = list(dict.fromkeys(f"{result.arms[i].tokenizer.vocab_size:,}" for i in result.judged))
-    unequal = f" The vocabularies differ in size: {_listed(sizes)} tokens; this is part of the difference."
-    return f"{_outcome(result, names)} ({runs}).{unequal * (len(sizes) > 1)}{required}{barred}"
+    sizes = [result.arms[i].tokenizer.vocab_size for i in result.judged]
+    unequal = ""
+    if min(sizes) < max(sizes):
+        unequal = f" The vocabularies have {min(sizes):,} to {max(sizes):,} tokens, which is part of the difference."
+    return f"{_outcome(result, names)} ({runs}).{unequal}{required}{barred}"
 
 
 def _outcome(result: Findings, names: str) -> str:

@@ -1,5 +1,6 @@
 """Made-up arms of an experiment, and their comparisons."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -71,10 +72,10 @@ def measured_arm(
     ]
     amounts = {"flops": flops, "bytes": n_bytes, "tokens": tokens, "seconds": 1.0, "steps": 1}
     summary = SimpleNamespace(parameters_total=1000, parameters_non_embedding=600, **amounts)
-    lm = SimpleNamespace(contents=TrainedModel(tokenizer="t", summary=summary), name="lm")
+    lm = SimpleNamespace(contents=TrainedModel(tokenizer="t", summary=summary), name="lm", folder=Path("nowhere"))
     loss = TextLoss(changed_documents=changed) if changed else None
     settings = {"corpus.source": "files", "corpus.heldout_paths": heldout_paths}
-    tokenizer = SimpleNamespace(vocab_size=300, superword_ids=list)
+    tokenizer = SimpleNamespace(vocab_size=300, superword_ids=list, text_ids=lambda: np.arange(300))
     arm = SimpleNamespace(key=label, label=label, tokenizer=tokenizer, settings=settings)
     arm.artifact, arm.record, arm.counts = lm, None, None
     training, heldout = (
