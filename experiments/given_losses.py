@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from lm.evaluate.comparison import compare_all, eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.texts import grouped
 from tokenizer.durable import write_json, write_whole
-from tokenizer.errors import UserError, listed, quoted
+from tokenizer.errors import UserError, counted, listed, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,7 @@ def read_losses(path: Path) -> dict[str, list[Evaluation]]:
             raise UserError(f"{path}: {row['arm']} has document {quoted(row['document'])} twice in one seed")
         seed[row["document"]] = row
     if len(rows) < 2:
-        raise UserError(f"{path} has {len(rows)} arms; at least 2 are required")
+        raise UserError(f"{path} has {counted(len(rows), 'arm')}; at least 2 are required")
     reference = next(iter(rows))
     seeds, first = sorted(rows[reference]), rows[reference][min(rows[reference])]
     evaluations = {}
@@ -90,6 +91,11 @@ def _check(path: Path, number: int, row: dict[str, Any]) -> None:
         raise UserError(f"{path}, row {number + 1}: seed={quoted(row['seed'])} must be a whole number")
     for name, least in (("bytes", 1), ("nats", 0.0), ("tokens", 0)):
         value = row.get(name, least)
+        if isinstance(value, str):  # as all values of a column with a word in it
+            with suppress(ValueError):
+                value = row[name] = float(value)
+        if value is None:
+            raise UserError(f"{path}, row {number + 1}: {name} is empty, or not a number")
         if not isinstance(value, int | float) or not least <= value < math.inf:
             raise UserError(f"{path}, row {number + 1}: {name}={quoted(value)} must be a number of at least {least:g}")
 

@@ -96,7 +96,7 @@ def _has_losses(path: Path) -> bool:
     """Whether a file is a table of losses: Parquet, or CSV with its columns."""
     if path.suffix != ".csv" or not path.is_file():
         return path.suffix == ".parquet"
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         return "document" in {name.strip().strip('"') for name in file.readline().split(",")}
 
 

@@ -14,7 +14,7 @@ from lm.bits import bits_per_byte
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import UNIFORM_BITS
 from lm.scaling.points import Points
-from tokenizer.errors import UserError, listed
+from tokenizer.errors import UserError, counted, listed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,12 +37,13 @@ def read_points(path: Path) -> tuple[list[Points], NDArray[np.int64], Grouping]:
     Raises:
         UserError: If a column or a row is missing, or a value is not a number above 0.
     """
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         table = csv.DictReader(file)
         names = [name for name in table.fieldnames or [] if name not in COLUMNS]
         if missing := [name for name in COLUMNS if name not in (table.fieldnames or [])]:
             raise UserError(
-                f"{path} has no column {listed(missing)}; the columns are {listed(COLUMNS)}, and the sources"
+                f"{path} has no column {listed(missing)}; a table of points has {listed(COLUMNS)} and the sources, one "
+                "of losses arm, document, bytes, nats"
             )
         if not names:
             raise UserError(f"{path} has no bits per byte; add a column for each source, or one for the mean")
@@ -55,7 +56,7 @@ def read_points(path: Path) -> tuple[list[Points], NDArray[np.int64], Grouping]:
                 raise UserError(f"{at}: {row['arm']} has seed {key[0]} at {key[1]:g} FLOPs twice")
             arms[row["arm"]][key] = values
     if len(arms) < 2:
-        raise UserError(f"{path} has {len(arms)} arms; at least 2 are required")
+        raise UserError(f"{path} has {counted(len(arms), 'arm')}; at least 2 are required")
     sizes = np.full(len(names), _SOURCE_BYTES)
     sources = Grouping(tuple(names), np.arange(len(names), dtype=np.int32))
     return [_points(path, arm, rows, names) for arm, rows in arms.items()], sizes, sources
