@@ -46,7 +46,7 @@ impl Decoder {
             let (mut text, mut ends) =
                 (Vec::with_capacity(BYTES_PER_TOKEN * ids.len()), Vec::with_capacity(offsets.len()));
             ends.push(0);
-            for ids in slices(&ids, &offsets)? {
+            for ids in slices(&ids, &offsets, &format!("{} ids", ids.len()))? {
                 self.append(ids, &mut text)?;
                 ends.push(text.len() as i64);
             }

@@ -12,14 +12,14 @@ pub const CHUNK_BYTES: usize = 1 << 17;
 pub const BYTES_PER_TOKEN: usize = 4;
 
 /// The documents of Arrow's layout: document i is `data[offsets[i]..offsets[i + 1]]`. Fails if the offsets do not fit.
-pub fn slices<'a, T>(data: &'a [T], offsets: &[i64]) -> Result<Vec<&'a [T]>, String> {
+pub fn slices<'a, T>(data: &'a [T], offsets: &[i64], what: &str) -> Result<Vec<&'a [T]>, String> {
     if offsets.is_empty() {
         return Err("the offsets are empty; n documents have n + 1".to_string());
     }
     let document = |(i, bounds): (usize, &[i64])| {
         let bounds = usize::try_from(bounds[0]).ok().zip(usize::try_from(bounds[1]).ok());
         let document = bounds.and_then(|(start, end)| data.get(start..end));
-        document.ok_or_else(|| format!("offsets of document {i} do not fit the {} items", data.len()))
+        document.ok_or_else(|| format!("offsets of document {i} do not fit the {what}"))
     };
     offsets.windows(2).enumerate().map(document).collect()
 }
