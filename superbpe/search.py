@@ -73,7 +73,7 @@ class Search:
         self.n_new = start.n_merges if start.competing else start.n_merges - len(start.ranks)
         special_tokens = [*start.specials, *start.tokenizer.preparation.added_tokens]
         settings: dict[str, Any] = {
-            "alphabet": ALPHABET,
+            "tokens": [bytes([byte]) for byte in ALPHABET] + [start.tokenizer.vocab[i] for i in start.ids[256:]],
             "merges": [(left, right) for left, right in start.ranks.tolist()],
             "pattern": start.tokenizer.pattern.regex,
             "fence": patterns.resolve(rules.fence).regex,
@@ -130,12 +130,7 @@ class Search:
         return result
 
     def _search(self, corpus: Runner, lowest: int) -> Found:
-        """Count fragments and merge, until no merge of the vocabulary can be missing.
-
-        Args:
-            corpus: the corpus, whose seams were already counted.
-            lowest: estimated count of the last merge.
-        """
+        """Count fragments and merge, until no merge of the vocabulary can be missing."""
         trainer, min_count = self.trainer, self.rules.min_count
         threshold, stages = lowest, 0
         complete = 2**64  # all merges of at least this count are found

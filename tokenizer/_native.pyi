@@ -22,7 +22,6 @@ __all__ = [
     "SuperwordTrainer",
     "TextOverlap",
     "are_forbidden",
-    "count_pieces",
     "eligible",
     "equivalent_patterns",
     "named_patterns",
@@ -153,7 +152,7 @@ class SuperwordTrainer:
     MAX_WEIGHT: int
     def __new__(
         cls,
-        alphabet: bytes,
+        tokens: list[bytes],
         merges: Sequence[tuple[int, int]],
         *,
         pattern: str,
@@ -266,7 +265,6 @@ class Decoder:
 def eligible(tokens: list[bytes], pattern: str) -> list[bool]: ...
 def equivalent_patterns() -> list[tuple[str, str]]: ...
 def named_patterns() -> list[tuple[str, str]]: ...
-def count_pieces(texts: Sequence[str], pattern: str) -> list[int]: ...
 def split(text: str, pattern: str) -> list[str]: ...
 def sum_counts(parts: Sequence[tuple[_U8, _I64, _U64, int]]) -> _CountArrays: ...
 def are_forbidden(tokens: Sequence[bytes], forbid: Sequence[str]) -> list[bool]: ...
@@ -274,7 +272,7 @@ def train_balanced(
     sources: Sequence[tuple[_U8 | _U32, _I64, _U64]],
     measured: Sequence[tuple[_U8 | _U32, _I64, _U64]] | None,
     costs: Sequence[tuple[int, float]],
-    tokens: Sequence[bytes],
+    tokens: list[bytes],
     n_merges: int,
     *,
     tie_break: str,
@@ -288,7 +286,7 @@ def train_bpe(
     ranks: _U8 | _U32,
     offsets: _I64,
     counts: _U64,
-    tokens: Sequence[bytes],
+    tokens: list[bytes],
     n_merges: int,
     *,
     tie_break: str,

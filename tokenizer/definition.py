@@ -429,10 +429,6 @@ def check_special_tokens(strings: Sequence[str], ordinary: Collection[bytes] = _
     the name of an ordinary token. Training makes no token with the bytes of a special token; this function rejects the
     other clashes.
 
-    Args:
-        strings: the special tokens.
-        ordinary: bytes of the tokens that exist before training.
-
     Raises:
         UserError: a string is invalid; the message names it and the reason.
     """

@@ -63,9 +63,6 @@ def quoted(value: object) -> str:
 
     >>> quoted("a b"), quoted("a" * 100_000)[190:]
     ("'a b'", "aaaaaaaaaaa' (100000 characters)")
-
-    Args:
-        value: a string or bytes of any length, or anything else.
     """
     if isinstance(value, str | bytes):
         if len(value) <= _QUOTED:
@@ -97,12 +94,6 @@ def counted(n: int, noun: str) -> str:
 
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
     """Reject an argument that is not a whole number in a range.
-
-    Args:
-        name: name of the argument.
-        value: value of the argument.
-        least: lowest allowed value.
-        most: highest allowed value; None for no limit.
 
     Raises:
         UserError: the value is not a whole number, or is out of range.
@@ -139,10 +130,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def check_strings(name: str, value: object) -> None:
     """Reject an argument that is not a list, or another collection, of strings.
-
-    Args:
-        name: name of the argument.
-        value: value of the argument.
 
     Raises:
         UserError: the value is not a collection of strings, or is one string.

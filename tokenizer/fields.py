@@ -65,13 +65,7 @@ class Limits:
 
 
 def declare(default: Any = dataclasses.MISSING, *, factory: Callable[[], Any] | None = None, **limits: Any) -> Any:
-    """Declare a field of a dataclass with its `Limits`.
-
-    Args:
-        default: The field's default.
-        factory: Makes the default of a field whose values can be changed.
-        limits: Attributes of `Limits`.
-    """
+    """Declare a field of a dataclass with its `Limits`."""
     metadata = {_LIMITS: Limits(**limits)}
     if factory is not None:
         return dataclasses.field(default_factory=factory, metadata=metadata)

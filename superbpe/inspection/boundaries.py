@@ -74,11 +74,7 @@ class Units:
     flags: npt.NDArray[np.uint8]
 
     def cut(self, token_ends: Ints) -> Counts:
-        """Count what tokens cut.
-
-        Args:
-            token_ends: end of each token in bytes, ascending.
-        """
+        """Count what tokens cut."""
         flags = self.flags[token_ends]
         at = _distinct(token_ends[(flags & _NUMBER) > 0])
         number, is_group = np.searchsorted(self.numbers, at, side="right") - 1, (self.flags[at] & _GROUP) > 0

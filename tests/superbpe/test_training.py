@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, train_superbpe
-from superbpe.inspection.tokens import describe
 from tests.properties import examples
 from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES, SPECIALS, batches, expected_lists, pairs, small, train
 from tokenizer import UserError, definition, patterns, train_bpe
@@ -78,18 +77,6 @@ def test_spans_of_any_length_are_measured(phase1):
     tokenizer = train_superbpe(phase1, batches([document]), vocab_size=257 + 8, transition=256, rules=rules)
     assert tokenizer.provenance["phase2"]["longest_span"] == 74_000
     assert tokenizer.merges == pairs(expected_lists([document], phase1, rules, 0, 8)[1])
-
-
-def test_patterns_are_compiled_once_for_all_tokens(phase1, documents, monkeypatch):
-    compiled = []
-    for name in ("split", "count_pieces"):
-        native = getattr(patterns._native, name)
-        monkeypatch.setattr(patterns._native, name, lambda *a, native=native: compiled.append(a[1]) or native(*a))
-    found = train(phase1, documents, "uw-2025")
-    assert found.provenance["phase2"]["unreachable_phase1_tokens"] > 0
-    found.crossing_ids()
-    describe(found)
-    assert 3 <= len(compiled) < 10
 
 
 def test_running_out_of_pairs_warns_and_is_recorded(phase1):

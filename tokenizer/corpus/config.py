@@ -136,9 +136,6 @@ class CorpusConfig:
     def check(self, prefix: str = "") -> None:
         """Check the values, without looking at any file.
 
-        Args:
-            prefix: As for `tokenizer.fields.check_fields`.
-
         Raises:
             UserError: a value is out of range, or two contradict each other.
         """

@@ -294,9 +294,6 @@ class Corpus:
     def check_unchanged(self, split: Split = "all") -> None:
         """Check that no file changed since this object was created: size and modification time, or size and version.
 
-        Args:
-            split: the files of this split, see `files_of`.
-
         Raises:
             UserError: a file changed.
         """

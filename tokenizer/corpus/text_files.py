@@ -33,11 +33,6 @@ _SAMPLE_BYTES = 1 << 16
 def find(paths: Iterable[str], form: str | None, cache: str | None = None) -> list[tuple[File, str]]:
     """The files of paths, URLs and globs in order, each once, with their formats.
 
-    Args:
-        paths: see `CorpusConfig.paths`.
-        form: the format of all of them; None to infer it from their names.
-        cache: see `CorpusConfig.cache`.
-
     Raises:
         UserError: a path names no file, or a file is of an unknown type.
     """

@@ -41,11 +41,6 @@ def writing(folder: Path) -> Iterator[None]:
 def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:
     """Write the files of a folder, each atomically; the last one should say which others belong to it.
 
-    Args:
-        folder: created if missing.
-        files: contents by name, in the order in which they are written.
-        remove: names of files to delete first.
-
     Raises:
         UserError: the folder cannot be made or written.
     """

@@ -87,12 +87,7 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
 
 
 def dumps(tokenizer: Described, files: dict[str, str]) -> str:
-    """Content of `FILE`.
-
-    Args:
-        tokenizer: the tokenizer to write.
-        files: the other files of the folder: name to SHA-256.
-    """
+    """Content of `FILE`."""
     definition, stored = tokenizer.definition, content(tokenizer.definition)
     about = {
         "format": "superbpe-tokenizer",
@@ -128,10 +123,6 @@ def load(folder: Path) -> Stored:
 
 def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
     """Read and check the content of `FILE`; returns the tokenizer and the hashes of the folder's other files.
-
-    Args:
-        text: the content.
-        path: the file, for messages.
 
     Raises:
         UserError: the content is damaged, or was edited in a way that changes ids.

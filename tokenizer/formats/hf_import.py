@@ -33,11 +33,6 @@ def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portabl
     normalization is applied, as in HF: see `Preparation`. Truncation, padding, post-processing and decoders other than
     ByteLevel are kept for export but not applied; a warning names those that change what HF returns.
 
-    Args:
-        found: the content.
-        path: the file, for messages.
-        portable: reject a pattern that HF's engine may interpret differently.
-
     Raises:
         UserError: the content is damaged, or a part of it is not supported.
     """

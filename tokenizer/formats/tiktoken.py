@@ -181,9 +181,6 @@ def for_nanochat(definition: Definition) -> Definition:
 def nanochat_files(tokenizer: Described) -> dict[str, bytes]:
     """The files `tokenizer.pkl`, a pickled `tiktoken.Encoding`, and `token_bytes.pt`, the bytes of each token.
 
-    Args:
-        tokenizer: a tokenizer with nanochat's special tokens.
-
     Raises:
         UserError: tiktoken or PyTorch is not installed; as for `export`.
     """

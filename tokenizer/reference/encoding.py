@@ -96,13 +96,6 @@ def encode_two_pass(
 
     The phase-1 pattern cuts the whole text and phase-1 merges apply inside its pretokens. Then phase-2 merges
     apply to the phase-1 tokens, across the seams that the fence leaves open.
-
-    Args:
-        text: the text; special strings are ordinary text.
-        phase1: phase-1 merges by rank.
-        phase2: phase-2 merges by rank.
-        pattern: the phase-1 pattern.
-        fence: the pattern that cuts phase 2.
     """
     runs = open_runs(encode(text, phase1, pattern), byte_positions(text, boundaries(text, fence)))
     ranks = ranks_of(phase2)

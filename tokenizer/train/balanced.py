@@ -75,11 +75,7 @@ class Balanced:
         return {"parallel_bytes": {name: counts.n_bytes for name, counts in self.parallel.items()}}
 
     def costs(self, segment: Callable[[PretokenCounts], Any]) -> dict[str, float]:
-        """Cost of each source: tokens of the parallel text, or tokens per byte times the ratio.
-
-        Args:
-            segment: cuts pretokens into tokens, with `offsets`.
-        """
+        """Cost of each source: tokens of the parallel text, or tokens per byte times the ratio."""
         costs = self._costs([segment(counts) for counts in self._measured.values()])
         return {name: tokens * scale for name, (tokens, scale) in zip(self._measured, costs, strict=True)}
 
@@ -94,7 +90,7 @@ class Balanced:
     def train(
         self,
         segment: Callable[[PretokenCounts], Any],
-        tokens: Sequence[bytes],
+        tokens: list[bytes],
         n_merges: int,
         options: Mapping[str, Any],
     ) -> _native.BalancedResult:

@@ -1,6 +1,6 @@
 //! Batches of documents, encoded on several threads.
 
-use super::encoder::Encoder;
+use super::{encoder::Encoder, preparation::Preparation};
 use crate::text::documents::{self, BYTES_PER_TOKEN, CHUNK_BYTES};
 
 /// Longer documents are split for several threads.
@@ -10,14 +10,23 @@ const LONG_BYTES: usize = 4 * CHUNK_BYTES;
 const SEARCHED_BYTES: usize = 8 * CHUNK_BYTES;
 
 impl Encoder {
-    /// Ids of all documents, and the offsets of each document's ids.
-    pub fn encode_batch(&self, documents: &[&[u8]], threads: usize) -> Result<(Vec<u32>, Vec<i64>), String> {
-        let (parts, part_offsets) = if threads > 1 { self.parts(documents) } else { (documents.to_vec(), Vec::new()) };
+    /// Ids of all documents, and the offsets of each document's ids. Documents that are prepared are not split.
+    pub fn encode_batch(
+        &self,
+        documents: &[&[u8]],
+        threads: usize,
+        preparation: &Preparation,
+    ) -> Result<(Vec<u32>, Vec<i64>), String> {
+        let (parts, part_offsets) = if threads > 1 && preparation.is_empty() {
+            self.parts(documents)
+        } else {
+            (documents.to_vec(), Vec::new())
+        };
         let n_bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         let threads = threads.min(n_bytes / CHUNK_BYTES + 1).min(parts.len()).max(1); // states are large
         let (ids, mut offsets) = self.with_states(threads, |states| {
             documents::map(&parts, states, n_bytes / BYTES_PER_TOKEN, |state, _, part, ids| {
-                self.encode(part, state, ids)
+                preparation.encode(self, part, state, ids)
             })
         })?;
         if parts.len() > documents.len() {

@@ -50,37 +50,28 @@ pub(super) fn merge_by_scanning(
     pair: impl Fn(u32, u32) -> PairMerge,
 ) -> usize {
     let mut n = ids.len();
-    while n > 1 && apply_lowest(&mut ids[..n], &mut found[..n - 1], &pair) {
+    while n > 1 {
+        let (mut at, mut best) = (0, NO_MERGE);
+        for (i, &found) in found[..n - 1].iter().enumerate() {
+            if found < best {
+                (at, best) = (i, found);
+            }
+        }
+        if !is_merge(best) {
+            break;
+        }
+        ids[at] = product(best);
+        ids.copy_within(at + 2..n, at + 1);
+        found.copy_within(at + 1..n - 1, at);
         n -= 1;
-    }
-    n
-}
-
-/// Applies one merge; false if there is none.
-#[inline(always)]
-pub(super) fn apply_lowest(ids: &mut [u32], found: &mut [PairMerge], pair: impl Fn(u32, u32) -> PairMerge) -> bool {
-    let (mut at, mut best) = (0, NO_MERGE);
-    for (i, &found) in found.iter().enumerate() {
-        if found < best {
-            (at, best) = (i, found);
+        if at + 1 < n {
+            found[at] = pair(ids[at], ids[at + 1]);
+        }
+        if at > 0 {
+            found[at - 1] = pair(ids[at - 1], ids[at]);
         }
     }
-    if !is_merge(best) {
-        return false;
-    }
-    let (n, new) = (ids.len(), product(best));
-    ids[at] = new;
-    for i in at + 1..n - 1 {
-        ids[i] = ids[i + 1];
-        found[i - 1] = found[i];
-    }
-    if at + 2 < n {
-        found[at] = pair(new, ids[at + 1]);
-    }
-    if at > 0 {
-        found[at - 1] = pair(ids[at - 1], new);
-    }
-    true
+    n
 }
 
 /// Merges a sequence of any length in linear time, except for sorting and heaps of ranks.

@@ -33,7 +33,6 @@ pub mod level1;
 pub mod level2;
 mod levels;
 mod merge;
-pub mod offsets;
 pub mod packed;
 mod pairs;
 pub mod preparation;

@@ -8,12 +8,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{encoder::Encoder, offsets, state::State};
+use super::{encoder::Encoder, state::State};
 use crate::runtime::interrupt::poll;
 use crate::text::batch::Batch;
-use crate::text::documents::{self, BYTES_PER_TOKEN, CHUNK_BYTES};
 use crate::text::normalize::{aligned, normalized, Form};
 use crate::text::specials::{Part, Specials};
+use crate::text::utf8::is_start;
 
 pub struct Preparation {
     /// Found in the original text.
@@ -66,15 +66,15 @@ impl Preparation {
         })
     }
 
-    /// Appends the ids of a text. `encode(text, out)` encodes the text between tokens.
-    pub fn encode(
-        &self,
-        text: &[u8],
-        out: &mut Vec<u32>,
-        mut encode: impl FnMut(&[u8], &mut Vec<u32>) -> Result<(), String>,
-    ) -> Result<(), String> {
+    /// Whether text is encoded as it is.
+    pub fn is_empty(&self) -> bool {
+        self.early.is_none() && self.forms.is_empty() && self.late.is_none()
+    }
+
+    /// Appends the ids of a text.
+    pub fn encode(&self, encoder: &Encoder, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
         self.parts(text, &mut |part| match part {
-            Part::Text(text) => encode(text, out),
+            Part::Text(text) => encoder.encode(text, state, out),
             Part::Token(id) => {
                 out.push(id);
                 Ok(())
@@ -126,21 +126,6 @@ impl Preparation {
         Arc::new(made)
     }
 
-    /// Like `Encoder::encode_batch`, but with preparation, and without splitting long documents.
-    pub fn encode_batch(
-        &self,
-        encoder: &Encoder,
-        documents: &[&[u8]],
-        threads: usize,
-    ) -> Result<(Vec<u32>, Vec<i64>), String> {
-        let n_bytes = documents.iter().map(|document| document.len()).sum::<usize>();
-        encoder.with_states(threads.min(n_bytes / CHUNK_BYTES + 1).min(documents.len()).max(1), |states| {
-            documents::map(documents, states, n_bytes / BYTES_PER_TOKEN, |state, _, text, out| {
-                self.encode(text, out, |text, out| encoder.encode(text, state, out))
-            })
-        })
-    }
-
     /// Ids of a text and the positions of its tokens. In characters: as in HF `tokenizers`. In bytes: the bytes of the
     /// token if nothing was normalised, otherwise those of the characters.
     pub fn locate(&self, encoder: &Encoder, text: &[u8], state: &mut State) -> Result<LocatedTokens, String> {
@@ -149,7 +134,7 @@ impl Preparation {
         let mut n_words = 0;
         let mut begun = vec![0i64; text.len() + 1]; // characters that begin before a byte
         for (at, byte) in text.iter().enumerate() {
-            begun[at + 1] = begun[at] + i64::from(byte & 0xC0 != 0x80);
+            begun[at + 1] = begun[at] + i64::from(is_start(*byte));
         }
         let mut located = LocatedTokens::default();
         split(self.early.as_ref(), text, |part, start, end| {
@@ -179,9 +164,21 @@ impl Preparation {
                 };
                 let mut found = Vec::new();
                 encoder.encode(text, state, &mut found)?;
-                let length = |id| encoder.tokens().get(id).len();
-                let (in_bytes, in_characters) = offsets::spans(text, &found, length)?;
-                let mut starts = in_bytes.chunks_exact(2).map(|at| at[0] as usize).peekable();
+                let mut ends = Vec::with_capacity(found.len());
+                let mut at = 0;
+                for id in found {
+                    let end = at + encoder.tokens().get(id).len();
+                    if end > text.len() {
+                        return Err("the tokens spell more than the text".to_string());
+                    }
+                    located.put(id, place(first + at, first + end), &begun);
+                    ends.push(end);
+                    at = end;
+                }
+                if at != text.len() {
+                    return Err("the tokens spell less than the text".to_string());
+                }
+                let mut starts = std::iter::once(0).chain(ends).peekable();
                 cut.pieces(text, |_, end| {
                     poll(1);
                     while starts.next_if(|&start| start < end).is_some() {
@@ -189,15 +186,6 @@ impl Preparation {
                     }
                     n_words += 1;
                 })?;
-                if from.is_some() {
-                    for (id, at) in found.into_iter().zip(in_bytes.chunks_exact(2)) {
-                        located.put(id, place(first + at[0] as usize, first + at[1] as usize), &begun);
-                    }
-                } else {
-                    located.ids.extend(found);
-                    located.bytes.extend(in_bytes.iter().map(|at| at + (start + first) as i64));
-                    located.characters.extend(in_characters.iter().map(|at| at + begun[start + first]));
-                }
                 Ok(())
             })
         })?;
@@ -206,10 +194,12 @@ impl Preparation {
 }
 
 impl LocatedTokens {
-    /// `begun`: number of characters that begin before each byte.
+    /// Adds a token. In characters, it covers the whole character of which it has a part, as in HF `tokenizers`, so
+    /// neighbours can overlap. `begun`: number of characters that begin before each byte.
     fn put(&mut self, id: u32, (start, end): (usize, usize), begun: &[i64]) {
+        let continues = i64::from(start < end && begun[start + 1] == begun[start]);
         self.ids.push(id);
         self.bytes.extend([start as i64, end as i64]);
-        self.characters.extend([begun[start], begun[end]]);
+        self.characters.extend([begun[start] - continues, begun[end]]);
     }
 }

@@ -1,4 +1,4 @@
-use super::{definition::Definition, encoder::Encoder, merge, pairs};
+use super::{definition::Definition, encoder::Encoder, merge, pairs, preparation};
 use super::{level2::Level2State, superwords::Superwords};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::runtime::random::Random;
@@ -59,7 +59,7 @@ pub fn one_pass(tokens: &Tokens, merges: &[MergeRule], phase1: usize, pattern: &
 /// The ids of each text, encoded together.
 pub fn encode_all(encoder: &Encoder, texts: &[impl AsRef<[u8]>], threads: usize) -> Vec<Vec<u32>> {
     let documents: Vec<&[u8]> = texts.iter().map(AsRef::as_ref).collect();
-    let (ids, offsets) = encoder.encode_batch(&documents, threads).unwrap();
+    let (ids, offsets) = encoder.encode_batch(&documents, threads, &preparation::NONE).unwrap();
     offsets.windows(2).map(|range| ids[range[0] as usize..range[1] as usize].to_vec()).collect()
 }
 
@@ -92,8 +92,8 @@ fn long_documents_give_the_same_ids_in_parts() {
         let (parts, part_offsets) = encoder.parts(&documents);
         assert!(parts.len() > texts.len() + 2, "{pattern:?}: {} parts", parts.len());
         assert_eq!(part_offsets.len(), texts.len() + 1);
-        let ids = encoder.encode_batch(&documents, 2).unwrap();
-        assert_eq!(ids, encoder.encode_batch(&documents, 1).unwrap(), "{pattern:?}");
+        let ids = encoder.encode_batch(&documents, 2, &preparation::NONE).unwrap();
+        assert_eq!(ids, encoder.encode_batch(&documents, 1, &preparation::NONE).unwrap(), "{pattern:?}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! The scanner of `seed-plus`; see its regex in `patterns.rs`.
 
+use std::ops::RangeInclusive;
+
 use super::classes::{Classes, EMOJI, LETTER, NOT_OTHER, NUMBER};
 use super::scalar::{all_but_last, letters, newlines, numbers, white_space};
 use crate::text::utf8::decode;
@@ -32,18 +34,14 @@ pub fn may_continue_number(byte: u8) -> bool {
     matches!(byte, b',' | b'_' | b'.' | b'e' | b'E')
 }
 
-fn code_point(text: &[u8], at: usize) -> (u32, usize) {
-    match text.get(at) {
-        None => (0, 0),
-        Some(&byte) if byte < 128 => (byte as u32, 1),
-        Some(_) => decode(text, at),
-    }
+fn is_in(text: &[u8], at: usize, characters: RangeInclusive<u32>) -> bool {
+    at < text.len() && characters.contains(&decode(text, at).0)
 }
 
 /// End of the emoji cluster at `at`, without a leading space.
 fn emoji(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
     let starts = |at: usize, what: &[u8]| text[at..].starts_with(what);
-    let flag = |at: usize| matches!(code_point(text, at).0, 0x1F1E6..=0x1F1FF);
+    let flag = |at: usize| is_in(text, at, 0x1F1E6..=0x1F1FF);
     if matches!(text.get(at), Some(b'0'..=b'9' | b'#' | b'*')) {
         let end = if starts(at + 1, VARIATION) { at + 1 + VARIATION.len() } else { at + 1 };
         return starts(end, KEYCAP).then_some(end + KEYCAP.len());
@@ -63,17 +61,17 @@ fn emoji(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
 
 fn symbol(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
     let (class, length) = classes.at(text, at);
-    if class & EMOJI == 0 || matches!(code_point(text, at).0, 0x1F1E6..=0x1F1FF) {
+    if class & EMOJI == 0 || is_in(text, at, 0x1F1E6..=0x1F1FF) {
         return None;
     }
     let mut end = at + length;
     if text[end..].starts_with(VARIATION) {
         end += VARIATION.len();
-    } else if matches!(code_point(text, end).0, 0x1F3FB..=0x1F3FF) {
+    } else if is_in(text, end, 0x1F3FB..=0x1F3FF) {
         end += 4;
     }
     let mut tags = end;
-    while matches!(code_point(text, tags).0, 0xE0020..=0xE007E) {
+    while is_in(text, tags, 0xE0020..=0xE007E) {
         tags += 4;
     }
     if tags > end && text[tags..].starts_with(LAST_TAG) {

@@ -3,8 +3,8 @@
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 
-use super::{arrays::Array, calls::detached, encoder::Encoder, preparation::Preparation};
-use crate::encode::preparation;
+use super::preparation::{core_of, Preparation};
+use super::{arrays::Array, calls::detached, encoder::Encoder};
 use crate::encode::stream::text::{PreparedStream, Target};
 
 /// Incremental encoding of a text.
@@ -28,7 +28,7 @@ impl EncodeStream {
     #[pyo3(signature = (part, last=false))]
     fn push<'py>(&mut self, py: Python<'py>, part: &str, last: bool) -> PyResult<Array<'py, u32>> {
         let (encoder, stream, limit) = (self.encoder.get(), &mut self.stream, self.limit);
-        let preparation = self.preparation.as_ref().map_or(&preparation::NONE, |preparation| &preparation.get().0);
+        let preparation = core_of(self.preparation.as_ref().map(Py::get));
         let mut ids = Vec::new();
         detached(py, || {
             encoder.core.with_state(|state| {

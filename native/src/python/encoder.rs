@@ -6,12 +6,12 @@ use pyo3::types::PyList;
 
 use super::arrays::{self, Array};
 use super::calls::{brief, core, detached, user_error, SHORT_TEXT};
-use super::preparation::{prepared, Preparation};
+use super::preparation::{core_of, Preparation};
 use super::text::utf8;
 use super::{texts::Texts, vocabulary::table};
 use crate::encode::definition::{self, Definition};
 use crate::encode::rules::{recover_merges, superword_rank};
-use crate::encode::{encoder, preparation};
+use crate::encode::{encoder, preparation::LocatedTokens};
 use crate::files::shards::TokenStream;
 use crate::pretokenize::scanner::Scanner;
 use crate::text::documents;
@@ -120,9 +120,8 @@ impl Encoder {
     ) -> PyResult<Bound<'py, PyList>> {
         self.core.with_state(|state| {
             state.with_ids(|state, ids| {
-                brief(py, text.len(), || {
-                    prepared(preparation, text.as_bytes(), ids, |text, ids| self.core.encode(text, state, ids))
-                })?;
+                let preparation = core_of(preparation);
+                brief(py, text.len(), || preparation.encode(&self.core, text.as_bytes(), state, ids))?;
                 PyList::new(py, ids.as_slice())
             })
         })
@@ -141,16 +140,14 @@ impl Encoder {
             if utf8.len() < SHORT_TEXT {
                 return self.core.with_state(|state| {
                     state.with_ids(|state, ids| {
-                        core(|| prepared(preparation, utf8, ids, |text, ids| self.core.encode(text, state, ids)))?;
+                        core(|| core_of(preparation).encode(&self.core, utf8, state, ids))?;
                         Ok((PyArray1::from_slice(py, ids), PyArray1::from_slice(py, &[0, ids.len() as i64])))
                     })
                 });
             }
         }
-        let (ids, offsets) = texts.with(py, |documents| match preparation {
-            None => self.core.encode_batch(documents, threads),
-            Some(Preparation(preparation)) => preparation.encode_batch(&self.core, documents, threads),
-        })?;
+        let preparation = core_of(preparation);
+        let (ids, offsets) = texts.with(py, |documents| self.core.encode_batch(documents, threads, preparation))?;
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
 
@@ -166,13 +163,12 @@ impl Encoder {
         lengths: PyReadonlyArray1<u32>,
         preparation: Option<&Preparation>,
     ) -> PyResult<Streamed<'py>> {
-        let lengths = arrays::to_vec(&lengths)?;
+        let (lengths, preparation) = (arrays::to_vec(&lengths)?, core_of(preparation));
         let encode = |documents: &[&[u8]]| {
             self.core.with_state(|state| {
                 state.with_ids(|state, ids| {
-                    TokenStream::of(documents, &lengths, mark, ids, |text, ids| {
-                        prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))
-                    })
+                    let encode = |text: &[u8], ids: &mut Vec<u32>| preparation.encode(&self.core, text, state, ids);
+                    TokenStream::of(documents, &lengths, mark, ids, encode)
                 })
             })
         };
@@ -189,11 +185,12 @@ impl Encoder {
         threads: usize,
         preparation: Option<&Preparation>,
     ) -> PyResult<Array<'py, i64>> {
+        let preparation = core_of(preparation);
         let count = |documents: &[&[u8]]| {
             self.core.with_states(threads, |states| {
                 documents::map(documents, states, documents.len(), |state, _, text, out| {
                     state.with_ids(|state, ids| {
-                        prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))?;
+                        preparation.encode(&self.core, text, state, ids)?;
                         out.push(ids.len() as i64);
                         Ok(())
                     })
@@ -212,9 +209,9 @@ impl Encoder {
         text: &str,
         preparation: Option<&Preparation>,
     ) -> PyResult<Located<'py>> {
-        let preparation = preparation.map_or(&preparation::NONE, |preparation| &preparation.0);
+        let preparation = core_of(preparation);
         let find = || self.core.with_state(|state| preparation.locate(&self.core, text.as_bytes(), state));
-        let preparation::LocatedTokens { ids, bytes, characters, words } = detached(py, find)?;
+        let LocatedTokens { ids, bytes, characters, words } = detached(py, find)?;
         Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py), words.into_pyarray(py)))
     }
 }

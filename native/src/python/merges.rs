@@ -8,7 +8,6 @@ use super::calls::user_error;
 use crate::train::forbidden::Forbidden;
 use crate::train::options::Veto;
 use crate::train::report::{Merge, Report, Stop};
-use crate::vocabulary::Tokens;
 
 /// Reports the number of merges so far to Python. Records an exception and stops the loop.
 pub struct Progress {
@@ -42,33 +41,6 @@ pub fn merge_result<'py>(py: Python<'py>, report: Report, stop: Stop) -> PyResul
     result.set_item("too_long", report.too_long)?;
     result.set_item("already_tokens", report.already_tokens)?;
     Ok(result)
-}
-
-/// Tokens by rank: the bytes in HF's alphabet order, then those that merges make. An imported tokenizer may have merges
-/// of tokens that later merges make.
-pub fn ranked_tokens(alphabet: &[u8], merges: &[(u32, u32)]) -> PyResult<Tokens> {
-    let mut made: Vec<Option<Vec<u8>>> = alphabet.iter().map(|&byte| Some(vec![byte])).collect();
-    made.resize(alphabet.len() + merges.len(), None);
-    let mut waiting: Vec<usize> = (0..merges.len()).collect();
-    while !waiting.is_empty() {
-        let before = waiting.len();
-        waiting.retain(|&i| {
-            let (left, right) = merges[i];
-            let part = |token: u32| made.get(token as usize).and_then(Option::as_ref);
-            let (Some(left), Some(right)) = (part(left), part(right)) else { return true };
-            made[alphabet.len() + i] = Some([&left[..], right].concat());
-            false
-        });
-        if waiting.len() == before {
-            let (left, right) = merges[waiting[0]];
-            return Err(user_error(format!("merge ({left}, {right}) uses a token that no other merge makes")));
-        }
-    }
-    let mut tokens = Tokens::default();
-    for token in made.iter().flatten() {
-        tokens.push(token);
-    }
-    Ok(tokens)
 }
 
 pub fn veto(

@@ -2,14 +2,13 @@
 
 use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
 use super::calls::{detached, user_error};
 use super::merges::{merge_result, veto, Progress};
-use super::{arrays, counting::check_counts};
+use super::{arrays, counting::check_counts, vocabulary::table};
 use crate::train::options::Tie;
 use crate::train::{balanced, cells::Words, merge_loop::MergeLoop};
-use crate::vocabulary::Tokens;
 
 /// Phase 1: merges of counted pretokens, which are sequences of tokens, by rank: `ranks` concatenated, `tokens` by rank.
 /// `progress(n)` is called with the number of merges so far.
@@ -21,7 +20,7 @@ pub fn train_bpe<'py>(
     ranks: Ranks<'py>,
     offsets: PyReadonlyArray1<i64>,
     counts: PyReadonlyArray1<u64>,
-    tokens: Vec<Vec<u8>>,
+    tokens: &Bound<'py, PyList>,
     n_merges: usize,
     tie_break: &str,
     min_count: u64,
@@ -31,11 +30,12 @@ pub fn train_bpe<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let veto = veto(max_token_bytes, None, forbid, special_tokens)?;
+    let tokens = table(tokens)?;
     let words = words((ranks, offsets, counts), tokens.len())?;
     let tie = Tie::parse(tie_break).map_err(user_error)?;
     let mut progress = Progress::new(progress);
     let result = detached(py, || {
-        let mut merging = MergeLoop::new(words, table(&tokens), tie, &veto, min_count);
+        let mut merging = MergeLoop::new(words, tokens, tie, &veto, min_count);
         let stop = merging.run(n_merges, |n| progress.report(n));
         Ok((merging.report, stop))
     });
@@ -57,7 +57,7 @@ pub fn train_balanced<'py>(
     sources: Vec<Segments<'py>>,
     measured: Option<Vec<Segments<'py>>>,
     costs: Vec<(u64, f64)>,
-    tokens: Vec<Vec<u8>>,
+    tokens: &Bound<'py, PyList>,
     n_merges: usize,
     tie_break: &str,
     min_count: u64,
@@ -68,6 +68,7 @@ pub fn train_balanced<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let veto = veto(max_token_bytes, None, forbid, special_tokens)?;
     let tie = Tie::parse(tie_break).map_err(user_error)?;
+    let tokens = table(tokens)?;
     let in_words = |segments: Vec<Segments<'py>>| -> PyResult<Vec<Words>> {
         segments.into_iter().map(|segments| words(segments, tokens.len())).collect()
     };
@@ -78,7 +79,7 @@ pub fn train_balanced<'py>(
     }
     let mut progress = Progress::new(progress);
     let result = detached(py, || {
-        let merging = |words| MergeLoop::new(words, table(&tokens), tie, &veto, 1);
+        let merging = |words| MergeLoop::new(words, tokens.clone(), tie, &veto, 1);
         let mut measured = measured.map(Vec::into_iter);
         let mut balanced: Vec<balanced::Source> = sources
             .into_iter()
@@ -99,14 +100,6 @@ pub fn train_balanced<'py>(
     let result = merge_result(py, report, stop)?;
     result.set_item("source", chosen.into_pyarray(py))?;
     Ok(result)
-}
-
-fn table(tokens: &[Vec<u8>]) -> Tokens {
-    let mut table = Tokens::default();
-    tokens.iter().for_each(|token| {
-        table.push(token);
-    });
-    table
 }
 
 /// Pretokens as ranks of tokens, concatenated, their offsets, and their counts.

@@ -2,13 +2,13 @@
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBytes, PyDict};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList};
 
 use super::arrays;
 use super::calls::{core, detached, user_error};
 use super::counting::check_counts;
-use super::merges::{merge_result, ranked_tokens, veto, Progress};
-use super::text::Batch;
+use super::merges::{merge_result, veto, Progress};
+use super::{text::Batch, vocabulary::table};
 use crate::encode::definition::{self, Definition};
 use crate::encode::encoder::Encoder;
 use crate::pretokenize::scanner::Scanner;
@@ -33,10 +33,10 @@ impl SuperwordTrainer {
     const MAX_WEIGHT: u32 = sketch::MAX_WEIGHT;
 
     #[new]
-    #[pyo3(signature = (alphabet, merges, *, pattern, fence, two_pass, eligible, unit, span_trigger, span_cap, special_tokens, sample_cells, sample_memory, threads))]
+    #[pyo3(signature = (tokens, merges, *, pattern, fence, two_pass, eligible, unit, span_trigger, span_cap, special_tokens, sample_cells, sample_memory, threads))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
-        alphabet: Vec<u8>,
+        tokens: &Bound<'_, PyList>,
         merges: Vec<(u32, u32)>,
         pattern: &str,
         fence: &str,
@@ -50,9 +50,17 @@ impl SuperwordTrainer {
         sample_memory: usize,
         threads: usize,
     ) -> PyResult<Self> {
-        let tokens = ranked_tokens(&alphabet, &merges)?;
+        let tokens = table(tokens)?;
+        let n = tokens.len() as u32;
+        let bytes: Vec<&[u8]> = (0..n.min(256)).map(|rank| tokens.get(rank)).collect();
+        if tokens.len() != 256 + merges.len()
+            || merges.iter().any(|&(left, right)| left.max(right) >= n)
+            || bytes.iter().any(|byte| byte.len() != 1)
+        {
+            return Err(user_error(format!("{} merges do not fit {n} tokens", merges.len())));
+        }
         let mut byte_ids = [0; 256];
-        alphabet.iter().enumerate().for_each(|(rank, &byte)| byte_ids[byte as usize] = rank as u32);
+        bytes.iter().zip(0..).for_each(|(byte, rank)| byte_ids[byte[0] as usize] = rank);
         let rules =
             merges.iter().enumerate().map(|(rank, &(left, right))| MergeRule { left, right, new: (256 + rank) as u32 });
         let scanner = |regex: &str| Scanner::new(regex).map_err(user_error);

@@ -85,15 +85,7 @@ impl SpecialStrings {
     }
 }
 
-/// Appends the ids of a text. `encode` encodes it, or the parts that a preparation makes of it.
-pub fn prepared(
-    preparation: Option<&Preparation>,
-    text: &[u8],
-    out: &mut Vec<u32>,
-    mut encode: impl FnMut(&[u8], &mut Vec<u32>) -> Result<(), String>,
-) -> Result<(), String> {
-    match preparation {
-        None => encode(text, out),
-        Some(Preparation(preparation)) => preparation.encode(text, out, encode),
-    }
+/// The preparation of the core, or none.
+pub fn core_of(preparation: Option<&Preparation>) -> &preparation::Preparation {
+    preparation.map_or(&preparation::NONE, |preparation| &preparation.0)
 }

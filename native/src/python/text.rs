@@ -52,7 +52,7 @@ impl Batch {
         let (data, offsets) = (arrays::slice(&data)?, arrays::to_vec(&offsets)?);
         let copy = || {
             let mut batch = batch::Batch::default();
-            for (i, document) in documents::slices(&data, &offsets)?.into_iter().enumerate() {
+            for (i, document) in documents::slices(&data, &offsets, "buffer")?.into_iter().enumerate() {
                 poll(document.len());
                 match simdutf8::compat::from_utf8(document) {
                     Ok(_) => batch.push(document),

@@ -40,7 +40,7 @@ impl<'py> Texts<'py> {
                 // Offsets are small, and all bounds checks rely on them, so they are copied.
                 let (data, offsets) = (arrays::slice(data)?, arrays::to_vec(offsets)?);
                 detached(py, || {
-                    let documents = slices(&data, &offsets)?;
+                    let documents = slices(&data, &offsets, "buffer")?;
                     check_utf8(&documents)?;
                     work(&documents)
                 })

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyList};
 use super::arrays;
 use super::calls::detached;
 use crate::runtime::interrupt::poll;
-use crate::text::documents::BYTES_PER_TOKEN;
+use crate::text::documents::{slices, BYTES_PER_TOKEN};
 use crate::vocabulary::Tokens;
 
 /// Byte strings by id.
@@ -46,12 +46,7 @@ impl Decoder {
             let (mut text, mut ends) =
                 (Vec::with_capacity(BYTES_PER_TOKEN * ids.len()), Vec::with_capacity(offsets.len()));
             ends.push(0);
-            for (i, bounds) in offsets.windows(2).enumerate() {
-                let ids = usize::try_from(bounds[0])
-                    .ok()
-                    .zip(usize::try_from(bounds[1]).ok())
-                    .and_then(|(start, end)| ids.get(start..end))
-                    .ok_or_else(|| format!("offsets of document {i} do not fit the {} ids", ids.len()))?;
+            for ids in slices(&ids, &offsets, &format!("{} ids", ids.len()))? {
                 self.append(ids, &mut text)?;
                 ends.push(text.len() as i64);
             }

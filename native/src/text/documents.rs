@@ -12,14 +12,14 @@ pub const CHUNK_BYTES: usize = 1 << 17;
 pub const BYTES_PER_TOKEN: usize = 4;
 
 /// The documents of Arrow's layout: document i is `data[offsets[i]..offsets[i + 1]]`. Fails if the offsets do not fit.
-pub fn slices<'a>(data: &'a [u8], offsets: &[i64]) -> Result<Vec<&'a [u8]>, String> {
+pub fn slices<'a, T>(data: &'a [T], offsets: &[i64], what: &str) -> Result<Vec<&'a [T]>, String> {
     if offsets.is_empty() {
         return Err("the offsets are empty; n documents have n + 1".to_string());
     }
     let document = |(i, bounds): (usize, &[i64])| {
         let bounds = usize::try_from(bounds[0]).ok().zip(usize::try_from(bounds[1]).ok());
         let document = bounds.and_then(|(start, end)| data.get(start..end));
-        document.ok_or_else(|| format!("offsets of document {i} do not fit the buffer"))
+        document.ok_or_else(|| format!("offsets of document {i} do not fit the {what}"))
     };
     offsets.windows(2).enumerate().map(document).collect()
 }
@@ -65,30 +65,22 @@ pub fn map<S: Send, T: Copy + Send>(
     room: usize,
     work: impl Fn(&mut S, usize, &[u8], &mut Vec<T>) -> Result<(), String> + Sync,
 ) -> Result<(Vec<T>, Vec<i64>), String> {
-    let (mut items, mut offsets) = (Vec::with_capacity(room), Vec::with_capacity(documents.len() + 1));
+    let mut offsets = Vec::with_capacity(documents.len() + 1);
     offsets.push(0);
-    if states.len() == 1 || documents.len() <= 1 {
-        for (i, document) in documents.iter().enumerate() {
-            poll(document.len());
-            work(&mut states[0], i, document, &mut items)?;
-            offsets.push(items.len() as i64);
+    let chunks = parallel::chunks(documents.iter().map(|document| document.len()), CHUNK_BYTES);
+    let joined = Joined { items: Vec::with_capacity(room), offsets, waiting: BTreeMap::new(), next: 0 };
+    let joined = Mutex::new(joined);
+    parallel::for_each(states, chunks.len(), |state, chunk| {
+        let (mut items, mut ends) = (Vec::new(), Vec::new());
+        for i in chunks[chunk].clone() {
+            poll(documents[i].len());
+            work(state, i, documents[i], &mut items)?;
+            ends.push(items.len());
         }
-    } else {
-        let chunks = parallel::chunks(documents.iter().map(|document| document.len()), CHUNK_BYTES);
-        let threads = states.len().min(chunks.len());
-        let joined = Mutex::new(Joined { items, offsets, waiting: BTreeMap::new(), next: 0 });
-        parallel::for_each(&mut states[..threads], chunks.len(), |state, chunk| {
-            let (mut items, mut ends) = (Vec::new(), Vec::new());
-            for i in chunks[chunk].clone() {
-                poll(documents[i].len());
-                work(state, i, documents[i], &mut items)?;
-                ends.push(items.len());
-            }
-            joined.lock().expect("no panic while held").add(chunk, items, ends);
-            Ok::<(), String>(())
-        })?;
-        Joined { items, offsets, .. } = joined.into_inner().expect("no panic while held");
-    }
+        joined.lock().expect("no panic while held").add(chunk, items, ends);
+        Ok::<(), String>(())
+    })?;
+    let Joined { mut items, offsets, .. } = joined.into_inner().expect("no panic while held");
     items.shrink_to_fit();
     Ok((items, offsets))
 }

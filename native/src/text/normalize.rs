@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use unicode_normalization_alignments::{char, UnicodeNormalization};
 use unicode_normalization_alignments::{is_nfc_quick, is_nfd_quick, is_nfkc_quick, is_nfkd_quick, IsNormalized};
 
-use super::utf8::decode;
+use super::utf8::{decode, is_start};
 use crate::runtime::interrupt::poll;
 
 /// A normalisation form of the Unicode standard (annex 15).
@@ -121,7 +121,7 @@ impl Form {
             if other == text.len() {
                 break;
             }
-            let before = text[..other].iter().rev().take_while(|&&byte| byte & 0xC0 == 0x80).count() + 1;
+            let before = text[..other].iter().rev().take_while(|&&byte| !is_start(byte)).count() + 1;
             let start = other.saturating_sub(before);
             end = plain.find(text, other, true);
             let stretch = characters(&text[start..end]);
@@ -166,14 +166,7 @@ fn in_turn<'t>(forms: &[Form], text: &'t [u8]) -> Cow<'t, [u8]> {
 /// The last position up to which a text can be normalised without knowing what follows; 0 if there is none.
 pub fn certain_end(forms: &[Form], text: &[u8]) -> usize {
     let plain: Vec<&Plain> = forms.iter().map(|form| form.plain()).collect();
-    let is_end = |&at: &usize| {
-        let code_point = match text[at] {
-            byte if byte < 128 => byte as u32,
-            byte if byte & 0xC0 == 0x80 => return false,
-            _ => decode(text, at).0,
-        };
-        plain.iter().all(|plain| plain.has(code_point))
-    };
+    let is_end = |&at: &usize| is_start(text[at]) && plain.iter().all(|plain| plain.has(decode(text, at).0));
     (0..text.len()).rev().find(is_end).unwrap_or(0)
 }
 

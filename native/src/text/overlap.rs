@@ -219,7 +219,7 @@ fn words(text: &[u8], mut word: impl FnMut(u64)) {
             at += 1;
             continue;
         }
-        let (code_point, length) = if byte < 128 { (byte.into(), 1) } else { decode(text, at) };
+        let (code_point, length) = decode(text, at);
         let letter = char::from_u32(code_point).filter(|letter| letter.is_alphanumeric());
         at += length;
         // The word before ends here, unless a letter continues it.

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, Match, MatchKind};
 
+use super::utf8::is_start;
+
 /// Strings to find in text, and their ids. If several start at one position, the longest is found.
 pub struct Specials {
     /// None if there are no strings.
@@ -88,7 +90,7 @@ impl PendingText {
             emit(Part::Token(id))?;
             emitted = found.end();
         }
-        let is_character = |at: &usize| text.get(*at).is_none_or(|byte| byte & 0xC0 != 0x80);
+        let is_character = |at: &usize| text.get(*at).is_none_or(|&byte| is_start(byte));
         let end = searched.max((0..=sure).rev().find(is_character).unwrap_or(0));
         if emitted < end {
             emit(Part::Text(&text[emitted..end]))?;

@@ -3,6 +3,7 @@
 use regex_automata::meta::{BuildError, Config, Regex};
 
 use crate::runtime::quoting::{quoted, shortened};
+use crate::text::utf8::is_start;
 
 /// Maximum size of a compiled regex in bytes, as in the crate `regex`.
 const MOST_BYTES: usize = 10 << 20;
@@ -59,8 +60,7 @@ fn reason(error: &BuildError) -> String {
 
 /// A token without the parts of characters at its ends.
 fn whole_characters(token: &[u8]) -> &[u8] {
-    let is_continuation = |byte: &u8| byte & 0xC0 == 0x80;
-    let start = token.iter().position(|byte| !is_continuation(byte)).unwrap_or(token.len());
+    let start = token.iter().position(|&byte| is_start(byte)).unwrap_or(token.len());
     let rest = &token[start..];
     match std::str::from_utf8(rest) {
         Err(error) if error.error_len().is_none() => &rest[..error.valid_up_to()],

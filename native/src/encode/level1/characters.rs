@@ -5,11 +5,11 @@
 //! addition, no merge that joins the token has a lower rank than those that form it, then a sequence in which the token
 //! is formed already merges to the same result.
 
-use super::seams::{character_length, is_continuation};
+use super::seams::character_length;
 use crate::encode::pairs::byte_pair;
 use crate::encode::{definition::Definition, rules::Rule};
 use crate::runtime::memory::huge_filled;
-use crate::text::utf8::decode;
+use crate::text::utf8::{decode, is_start};
 
 const NEVER: u32 = u32::MAX;
 
@@ -59,7 +59,7 @@ impl Characters {
                 }
             }
             let (Some(&last), Some(&first)) = (left.last(), right.first()) else { continue };
-            let parts = left.iter().all(|&byte| is_continuation(byte)) || right.len() < character_length(first);
+            let parts = !left.iter().any(|&byte| is_start(byte)) || right.len() < character_length(first);
             if parts {
                 let lowest = &mut crossing[byte_pair(last, first)];
                 *lowest = rank.min(*lowest);
@@ -73,7 +73,7 @@ impl Characters {
     pub(in crate::encode) fn each(&self, piece: &[u8], bytes: &[u32; 256], mut put: impl FnMut(u32)) {
         let (mut at, mut before) = (0, NEVER);
         while at < piece.len() {
-            let (code_point, length) = if piece[at] < 0x80 { (0, 1) } else { decode(piece, at) };
+            let (code_point, length) = decode(piece, at);
             let end = at + length;
             let after = if end == piece.len() { NEVER } else { self.lowest(piece[end - 1], piece[end]) };
             // Not four bytes, which have no entry, and no overlong form of a character.

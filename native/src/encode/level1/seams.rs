@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::encode::{definition::Definition, rules::Rule};
+use crate::text::utf8::is_start;
 
 /// A hash set of pairs of characters or parts of them. False positives cost speed only.
 pub(in crate::encode) struct Seams {
@@ -24,7 +25,7 @@ impl Seams {
         let mut this = Self { crossed: vec![0; bits / 64] };
         for Rule { merge, .. } in rules {
             let (left, right) = (definition.tokens.get(merge.left), definition.tokens.get(merge.right));
-            if right.first().is_some_and(|&byte| !is_continuation(byte)) && !left.is_empty() {
+            if right.first().is_some_and(|&byte| is_start(byte)) && !left.is_empty() {
                 let before = last_character(left).map_or(tail(left[left.len() - 1]), |start| key(&left[start..]));
                 let after = &right[..character_length(right[0]).min(right.len())];
                 let (at, bit) = this.place(before, key(after));
@@ -43,11 +44,11 @@ impl Seams {
             return;
         }
         for at in range.start + 1..range.end {
-            if is_continuation(text[at]) {
+            if !is_start(text[at]) {
                 continue;
             }
             let wide = text[start] >= 0xE0 || text[at] >= 0xE0;
-            if wide && at - start <= MOST_BYTES && !is_continuation(text[start]) && self.uncrossed(text, start, at) {
+            if wide && at - start <= MOST_BYTES && is_start(text[start]) && self.uncrossed(text, start, at) {
                 cut(at);
             }
             start = at;
@@ -59,7 +60,7 @@ impl Seams {
     fn uncrossed(&self, text: &[u8], start: usize, at: usize) -> bool {
         let (before, last) = (key(&text[start..at]), tail(text[at - 1]));
         let after = &text[at..text.len().min(at + character_length(text[at]))];
-        let wide = is_continuation(text[at - 1]);
+        let wide = !is_start(text[at - 1]);
         let mut start = 0;
         for &byte in after {
             start = start << 8 | byte as u64;
@@ -84,11 +85,6 @@ impl Seams {
     }
 }
 
-#[inline(always)]
-pub(super) fn is_continuation(byte: u8) -> bool {
-    byte & 0xC0 == 0x80
-}
-
 /// Bytes of the character that begins with this byte.
 #[inline(always)]
 pub(super) fn character_length(first: u8) -> usize {
@@ -102,7 +98,7 @@ pub(super) fn character_length(first: u8) -> usize {
 
 /// Start of the last character of a string; None if its last four bytes do not contain it.
 fn last_character(bytes: &[u8]) -> Option<usize> {
-    (bytes.len().saturating_sub(MOST_BYTES)..bytes.len()).rev().find(|&at| !is_continuation(bytes[at]))
+    (bytes.len().saturating_sub(MOST_BYTES)..bytes.len()).rev().find(|&at| is_start(bytes[at]))
 }
 
 /// Up to four bytes as an integer.

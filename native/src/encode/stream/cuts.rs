@@ -20,7 +20,7 @@ use crate::encode::definition::Definition;
 use crate::pretokenize::classes::{ANY_NUMBER, CLASSES, LETTER, LOWER, NOT_OTHER, NUMBER, SPACE, UPPER};
 use crate::pretokenize::patterns::{Kind, DIGITS};
 use crate::pretokenize::scanner::Scanner;
-use crate::text::utf8::decode;
+use crate::text::utf8::{decode, is_start};
 
 /// Behaviour of a scanner between two characters, whatever their surroundings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,14 +42,7 @@ struct Seam {
 
 impl Seam {
     fn at(text: &[u8], at: usize) -> Self {
-        Self { left: CLASSES.before(text, at), right: CLASSES.at(text, at).0, next: code_point(text, at) }
-    }
-}
-
-fn code_point(text: &[u8], at: usize) -> u32 {
-    match text[at] {
-        byte if byte < 128 => byte as u32,
-        _ => decode(text, at).0,
+        Self { left: CLASSES.before(text, at), right: CLASSES.at(text, at).0, next: decode(text, at).0 }
     }
 }
 
@@ -194,16 +187,15 @@ impl Cuts {
 
     /// The first safe cut in a range of positions.
     pub fn first(&self, definition: &Definition, text: &[u8], mut range: Range<usize>) -> Option<usize> {
-        let is_character = |at: &usize| text[*at] & 0xC0 != 0x80;
         range.start = range.start.max(1);
         range.end = range.end.min(text.len());
-        range.filter(is_character).find(|&at| self.is_safe(definition, text, at))
+        range.filter(|&at| is_start(text[at])).find(|&at| self.is_safe(definition, text, at))
     }
 
     /// The last safe cut at or after `from`.
     pub fn last(&self, definition: &Definition, text: &[u8], from: usize) -> Option<usize> {
-        let is_character = |at: &usize| text[*at] & 0xC0 != 0x80;
-        (from.max(1)..text.len()).rev().filter(is_character).find(|&at| self.is_safe(definition, text, at))
+        let mut starts = (from.max(1)..text.len()).rev().filter(|&at| is_start(text[at]));
+        starts.find(|&at| self.is_safe(definition, text, at))
     }
 }
 
