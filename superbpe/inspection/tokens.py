@@ -1,4 +1,4 @@
-"""The tokens of a vocabulary: their properties, superwords and their kinds, and near-duplicates.
+"""The tokens of a vocabulary: their properties, superwords and their kinds, near-duplicates, and segmented texts.
 
 A *word* is a non-empty part of a token between white space (`n_words`). A *phase-2 token* is the product of a merge
 after the transition. A *superword* is a phase-2 token of two words or more (`Tokenizer.superword_ids`). Other phase-2
@@ -242,6 +242,23 @@ class Superword:
     count: int
 
 
+@dataclass(frozen=True)
+class Piece:
+    """One token of a segmented text.
+
+    Attributes:
+        id: the token id.
+        text: the token's bytes as text, with hex escapes for invalid UTF-8.
+        superword: whether the token is a superword.
+        partial: whether the token contains part of a UTF-8 character.
+    """
+
+    id: int
+    text: str
+    superword: bool
+    partial: bool
+
+
 def display(token: bytes) -> str:
     r"""Return the bytes of a token as text; bytes that are not UTF-8 become hex escapes.
 
@@ -252,7 +269,12 @@ def display(token: bytes) -> str:
 
 
 def superwords(tokenizer: TokenizerLike, counts: Ints | None = None) -> list[Superword]:
-    """Return the superwords of a vocabulary in order of their ids."""
+    """Return the superwords of a vocabulary in order of their ids.
+
+    Args:
+        tokenizer: any tokenizer; plain BPE has no superwords.
+        counts: occurrences by id; None sets all counts to 0.
+    """
     vocab = tokenizer.vocab
     return [
         Superword(
@@ -263,4 +285,13 @@ def superwords(tokenizer: TokenizerLike, counts: Ints | None = None) -> list[Sup
             count=0 if counts is None else int(counts[i]),
         )
         for i in tokenizer.superword_ids()
+    ]
+
+
+def segment(tokenizer: TokenizerLike, text: str) -> list[Piece]:
+    """Return the tokens of a text for display, in order."""
+    vocab, special = tokenizer.vocab, set(tokenizer.superword_ids().tolist())
+    return [
+        Piece(id=i, text=display(vocab[i]), superword=i in special, partial=_is_partial(vocab[i]))
+        for i in tokenizer.encode_ordinary(text)
     ]

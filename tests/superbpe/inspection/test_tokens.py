@@ -105,6 +105,13 @@ def test_superwords_and_their_counts():
     assert [n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [0, 0, 1, 2, 2, 2]
 
 
+def test_segments_spell_the_text_and_partial_characters_are_hex():
+    pieces = tokens.segment(_tokenizer(), "bc a\U0001f600")
+    assert [piece.text for piece in pieces] == ["bc a", r"\xf0\x9f", r"\x98", r"\x80"]
+    assert [piece.superword for piece in pieces] == [True, False, False, False]
+    assert [piece.partial for piece in pieces] == [False, True, True, True]
+
+
 def test_near_duplicates_differ_by_case_or_a_leading_space():
     pairs = [(a.encode(), b.encode()) for a, b in (" a", " A", "bc", "Bc", "BC", "12", " 1")]
     about = tokens.describe(merged(pairs, "none"))
