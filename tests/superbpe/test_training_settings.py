@@ -24,11 +24,8 @@ def trained(larger, rules, size=None, **options):
     [
         {"threshold": 1, "threads": 1},
         {"threshold": 2, "threads": 3, "size": 1},
-        {"threshold": 5, "size": 7},
         {"threshold": 60},  # too high: more passes
         {"threshold": 10_000},
-        {"threads": 1, "size": 13},
-        {"threads": 7},
     ],
     ids=str,
 )

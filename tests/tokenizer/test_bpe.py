@@ -1,4 +1,3 @@
-from dataclasses import FrozenInstanceError, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,15 +25,15 @@ def test_ids_equal_the_reference(name, trained, disputed):
 
 @pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
 @given(text=st.text(alphabet="aetnos  TH.,:1\n'éſ日🙂", max_size=50))
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 def test_ids_of_dense_text_equal_the_reference(name, trained, text):
     tokenizer = trained[name]
     assert spelled(tokenizer, tokenizer.encode_ordinary(text)) == by_definition(tokenizer, text)
 
 
 @examples(
-    250,
-    1500,
+    150,
+    600,
     tokenizer=st.randoms(use_true_random=False).map(arbitrary),
     text=st.text(alphabet="aab  .1\néè", max_size=40),
 )
@@ -44,16 +43,6 @@ def test_ids_of_arbitrary_tokenizers_equal_the_reference_and_hf(tokenizer, text)
     assert Tokenizer.from_ranks(tokenizer.ranks(), pattern=tokenizer.pattern).merges == tokenizer.merges
     if (theirs := hf(tokenizer)) is not None:
         assert theirs.encode(text).ids == ids
-
-
-@pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
-@given(text=st.text(max_size=60))
-@settings(max_examples=50, deadline=None, derandomize=True)
-def test_decoding_gives_the_text(name, trained, text):
-    tokenizer = trained[name]
-    ids = tokenizer.encode_ordinary(text)
-    assert tokenizer.decode(ids, errors="strict") == text
-    assert tokenizer.decode_bytes(ids) == text.encode()
 
 
 @pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass"])
@@ -68,15 +57,6 @@ def test_batches_are_encoded_as_one_by_one_on_any_number_of_threads(name, traine
     again, where = tokenizer.encode_batch(Batch.from_texts(documents))
     np.testing.assert_array_equal(again, ids)
     np.testing.assert_array_equal(where, offsets)
-
-
-def test_nothing_encodes_to_nothing(trained):
-    for tokenizer in trained.values():
-        assert tokenizer.encode("") == tokenizer.encode_ordinary("") == []
-        for texts_ in ([], ["", ""]):
-            ids, offsets = tokenizer.encode_batch(texts_)
-            assert (ids.tolist(), offsets.tolist()) == ([], [0] * (len(texts_) + 1))
-        assert tokenizer.decode([]) == ""
 
 
 @pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass", "none", "unfenced"])
@@ -239,15 +219,3 @@ def test_a_byte_without_a_token_does_not_become_another_token():
     tokenizer = defined([[0, c, 300], [300, a, 301]], byte_ids=byte_ids, unmerged={b"ab": 0})
     assert tokenizer.encode("abc abca") == [a, b, c, byte_ids[ord(" ")], a, b, c, a]
     assert tokenizer.count_tokens("abc") == 3
-
-
-@pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass"])
-def test_a_tokenizer_shows_all_of_its_definition(name, trained):
-    tokenizer = trained[name]
-    for field in fields(Definition):
-        assert getattr(tokenizer, field.name) is getattr(tokenizer.definition, field.name)
-    assert tokenizer.vocab_size == tokenizer.definition.vocab_size == len(tokenizer.vocab)
-    with pytest.raises(FrozenInstanceError):
-        tokenizer.definition.mode = "two-pass"
-    renamed = replace(tokenizer.definition, special_tokens={"<s>": tokenizer.vocab_size - 1})
-    assert (renamed.vocab[-1], tokenizer.vocab[-1]) == (b"<s>", b"<|endoftext|>")

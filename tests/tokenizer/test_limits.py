@@ -19,7 +19,6 @@ from tests.tokenizer.corpus.corpora import write_jsonl
 from tests.tokenizer.formats.other_formats import hf_file
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError, _native, definition, patterns
 from tokenizer.definition import printable
-from tokenizer.errors import listed, quoted, shortened
 
 MB = 1 << 20
 
@@ -94,15 +93,6 @@ def test_a_file_that_decompresses_to_gigabytes_takes_little_memory(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_parquet_files_are_read_a_few_long_rows_at_a_time(tmp_path):
-    rows = [f"{i:06} " * (MB // 7) for i in range(64)]
-    pq.write_table(pa.table({"text": rows}), tmp_path / "a.parquet", use_dictionary=False)
-    sizes = [batch.n_bytes for batch in Corpus(CorpusConfig(paths=[str(tmp_path)], batch_bytes=MB)).batches()]
-    assert len(sizes) > 8
-    assert max(sizes) < 10 * MB
-    assert texts(CorpusConfig(paths=[str(tmp_path)])) == rows
-
-
 @pytest.mark.parametrize("field", ["text", "inner.text"])
 def test_the_limit_applies_to_each_row_of_parquet(tmp_path, field):
     long = "long " * (MB // 5)
@@ -149,23 +139,6 @@ def test_ranks_of_long_tokens_are_read_in_time(tmp_path):
     assert list(tokenizer.unmerged.values()) == [272]
 
 
-@pytest.mark.slow
-def test_a_pattern_that_takes_too_long_is_an_error_that_names_it():
-    """The engine's own limit is for one search, and a text has many."""
-    slow, endless = r"(?=(?:a(?=a)){0,5000})a|.", r"(?:a|a(?=a)|aa(?!b))*b"
-    for action in (
-        lambda: _native.split("a" * 30_000, slow),
-        lambda: _native.split("a" * 30_000, "a+\n" + slow),
-        lambda: _native.eligible([b"b", b"a" * 1000], endless),
-    ):
-        started = time.process_time()
-        with pytest.raises(UserError, match="gave up") as error:
-            action()
-        assert time.process_time() - started < 30
-        assert "use a named pattern" in str(error.value)
-        assert any(pattern.replace("\\", "\\\\") in str(error.value) for pattern in (slow, endless))
-
-
 def test_errors_shorten_long_text(tmp_path):
     long = "x" * MB
     vocab = {printable(bytes([i])): i for i in range(256)}
@@ -197,13 +170,3 @@ def test_errors_shorten_long_text(tmp_path):
         with pytest.raises(UserError) as error:
             action()
         assert len(str(error.value)) < 3000, str(error.value)[:500]
-
-
-def test_values_are_quoted_up_to_a_length():
-    assert [quoted(value) for value in ("a'b", b"\xff", 3, None)] == ['"a\'b"', "b'\\xff'", "3", "None"]
-    assert quoted(b"a" * 1000) == f"{b'a' * 200!r} (1000 bytes)"
-    assert len(quoted(["a"] * 1000)) == 203
-    assert shortened("short") == "short"
-    assert shortened("a" * 1000 + "the end").endswith("athe end")
-    assert listed(["a", "b"]) == "a, b"
-    assert listed(["name"] * 1000).endswith("name, ...")

@@ -104,22 +104,10 @@ def test_a_corpus_in_another_process_notices_that_a_file_changed(objects, tmp_pa
         list(again.batches("all"))
 
 
-def test_reprs_say_what_an_object_is(objects, trained, tmp_path):
-    counts, corpus, rules, listed = objects
-    assert repr(counts) == "<PretokenCounts: 15 distinct of 75 pretokens, gpt2, 330 bytes in 20 documents>"
-    assert repr(corpus) == f"<Corpus: 9 bytes in 1 file(s) of ['{tmp_path}/a.txt']>"
-    assert repr(rules) == "Rules(fence='punctuation-fence', span_trigger=20, truncate_quantile=0.99, sample=0.25)"
-    assert repr(listed) == "Rules(forbid=(': ',))"
-    found = trained["superwords"]
-    shown = "1200 tokens, superbpe, phase 1: 700, fence=uw-2025-fence, one-pass>"
-    assert repr(found) == f"<Tokenizer {found.name}: {shown}"
-    assert repr(found.definition) == f"<Definition: {shown}"
-
-
 # ------------------------------------------------------------------ other processes
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_pools_encode(method, trained):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {method} here")
@@ -129,14 +117,13 @@ def test_pools_encode(method, trained):
         assert pool.map(found.encode_ordinary, TEXTS) == list(map(found.encode_ordinary, TEXTS))
 
 
-@pytest.mark.parametrize("processes", [None, pytest.param(2, marks=pytest.mark.slow)])
-def test_datasets_map_finds_its_cache_again(processes, trained, tmp_path):
+def test_datasets_map_finds_its_cache_again(trained, tmp_path):
     datasets = pytest.importorskip("datasets")
     datasets.Dataset.from_dict({"text": TEXTS}).save_to_disk(str(tmp_path / "data"))
 
     def ids(tokenizer):
         rows = datasets.load_from_disk(str(tmp_path / "data"))
-        return rows.map(lambda batch: tokenizer(batch["text"]), batched=True, num_proc=processes)
+        return rows.map(lambda batch: tokenizer(batch["text"]), batched=True)
 
     first = ids(pickle.loads(pickle.dumps(trained["superwords"])))
     assert list(first["input_ids"]) == list(map(trained["superwords"].encode_ordinary, TEXTS))

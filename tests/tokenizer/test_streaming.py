@@ -61,8 +61,8 @@ def test_streams_of_every_pattern(pattern, trained):
 
 
 @examples(
-    250,
-    1500,
+    120,
+    500,
     tokenizer=st.randoms(use_true_random=False).map(arbitrary),
     text=st.text(alphabet="aab  .1\n'eè日", max_size=30),
     seed=st.integers(0, 99),

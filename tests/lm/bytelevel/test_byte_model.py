@@ -30,10 +30,9 @@ def paths_are_found_once():
         yield
 
 
-SLOW = [pytest.param(pattern, marks=pytest.mark.slow) for pattern in ("none", "gpt2")]
-
-
-@pytest.fixture(scope="module", params=["llama3", "lifted", "kept", "runs", "bytes", *SLOW])
+@pytest.fixture(
+    scope="module", params=["llama3", pytest.param("lifted", marks=pytest.mark.slow), "kept", "runs", "bytes"]
+)
 def lm(request):
     makers = {
         "lifted": lambda: superwords(PRESETS["spans"], LETTERS),
@@ -177,7 +176,7 @@ def test_healing_samples_paths_by_probability():
     token = tokenizer.vocab.index
     paths = [[token(b"a"), token(text)] for text in (b" of", b" of ", b" of t")]
     weights = np.exp([sequence_log_prob(lm, path) for path in paths])
-    n = 300
+    n = 150
     drawn = [model.heal("a of", seed=seed) for seed in range(n)]
     for path, share in zip(paths, weights / weights.sum(), strict=True):
         spread = math.sqrt(share * (1 - share) / n)

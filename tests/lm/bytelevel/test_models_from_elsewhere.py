@@ -69,11 +69,9 @@ def language_model(kind, folder, tokenizer, **options):
 @pytest.mark.parametrize(
     ("added", "special"),
     [
-        (["<t>"], "<s>"),
         (["<t>", "<t>a", "b."], "<s>"),
         (["\n", "<tꙛb"], "<\n<"),  # a special string stays text, and hides what is in it
         (["  ", "a 1"], "'a 1>"),
-        (["t", "b<t"], "<t1"),
     ],
 )
 def test_paths_know_added_tokens(added, special, tmp_path):
@@ -122,7 +120,7 @@ def test_every_architecture(kind, tmp_path):
 def test_no_text_is_likelier_than_its_beginning(tmp_path):
     _, ours = tokenizers(tmp_path, ["<think>", "</think>", "<thin"])
     model = ByteModel(language_model("GPT2", tmp_path, ours, spread=0.2)[1])
-    for text in ("<think>\n\n</think>\n\na", "a<think>", "ab <thin<think>"):
+    for text in ("<think>\n</think>a", "b <thin<think>"):
         data = text.encode()
         scores = [model.log_prob(data[:n]) for n in range(len(data) + 1)]
         assert np.diff(scores).max() < 1e-6

@@ -12,7 +12,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments.cli.compose import choices, load
 from lm.evaluate.deployment import (
     MLP_MATRICES,
-    NUMBER_BYTES,
     Deployment,
     distinct_experts,
     inference_cost,
@@ -158,12 +157,6 @@ def test_impossible_deployments_are_rejected(changes, message):
 def test_impossible_tokenizers_are_rejected(size):
     with pytest.raises(UserError, match=rf"{next(iter(size))}=0 must be"):
         serving_cost(SMALL, **{"vocab_size": 100, "tokens_per_byte": 0.25} | size)
-
-
-def test_formats_are_as_wide_as_they_say():
-    widths = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn, "int8": torch.int8}
-    for name, dtype in widths.items():
-        assert NUMBER_BYTES[name] == dtype.itemsize
 
 
 CONFIG = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64)

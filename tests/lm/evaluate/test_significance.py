@@ -247,19 +247,6 @@ def test_an_arm_of_noisy_seeds_does_not_spoil_the_family(n_arms, n_seeds):
     assert coverage(scenario._replace(noisy_arm=0), 4000) > 0.92
 
 
-@pytest.mark.slow
-def test_pooling_halves_the_intervals_of_four_arms_and_three_seeds():
-    values = np.random.default_rng(0).normal(size=(2000, 4, 3))
-    pairs = {(0, i): Ratio.of((values[:, i] - values[:, 0])[..., None], np.ones((2000, 1))) for i in (1, 2, 3)}
-
-    def width(each):
-        return np.sqrt(each.seed_variance) * t_quantile(1 - 0.05 / 3, each.seed_degrees)
-
-    with np.errstate(all="ignore"):
-        widths = [np.mean(list(map(width, found.values()))) for found in (pairs, pool(pairs, [True] * 4))]
-    assert widths == pytest.approx([5.5, 2.8], abs=0.4)
-
-
 def test_equal_units_in_two_strata_give_the_interval_of_welch():
     """Half of the bytes in 4 units, half in 6; Student's t of Welch's degrees of freedom, which are 5.66 here."""
     values = np.array([1.0, 3.0, 1.0, 3.0, 11.0, 12.0, 13.0, 11.0, 12.0, 13.0])

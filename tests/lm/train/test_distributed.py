@@ -1,4 +1,4 @@
-"""Two processes, as torchrun starts them, train what one process trains."""
+"""Several processes, as torchrun starts them, train what one process trains."""
 
 import dataclasses
 import json
@@ -15,18 +15,18 @@ from tests.lm.train.runs import EXACT
 from tokenizer.errors import UserError
 
 LOST = "training or evaluation aborted: another process failed or does not answer (see its own message)"
-MODEL = ModelConfig(n_layers=2, hidden_size=32, head_dim=16)
-# Micro-batches of one process: 3 + 3 + 2 rows; of two: 3 + 1 each.
+MODEL = ModelConfig(n_layers=3, hidden_size=128, head_dim=32)
+# Micro-batches of one process: 2 + 2 + 2 + 2 + 1 rows; of three: 2 + 1 each.
 CONFIG = dataclasses.replace(
-    runs.CONFIG, train_bytes=10 * 512, bytes_per_step=512, microbatch_size=3, document_mask=True
+    runs.CONFIG, train_bytes=8 * 576, bytes_per_step=576, microbatch_size=2, document_mask=True
 )
 
 
-def start(shards, root, jobs, processes=2, model=MODEL, **settings):
+def start(shards, root, jobs):
     """Exit codes and error output of processes that do these jobs."""
-    values = {"model": dataclasses.asdict(model), "train": dataclasses.asdict(CONFIG) | settings, "jobs": jobs}
+    values = {"model": dataclasses.asdict(MODEL), "train": dataclasses.asdict(CONFIG), "jobs": jobs}
     arguments = [str(shards.folder), str(root), json.dumps(values)]
-    started = ranks.start("tests.lm.train.training_processes", arguments, processes)
+    started = ranks.start("tests.lm.train.training_processes", arguments, 3)
     errors = [process.communicate(timeout=240)[1] for process in started]
     return [process.returncode for process in started], errors
 
@@ -36,8 +36,9 @@ def entries(path):
 
 
 @pytest.mark.slow
-def test_two_processes_train_what_one_trains_and_resume_exactly(shards, tmp_path):
-    root = tmp_path / "two"
+def test_three_processes_train_what_one_trains_and_resume_exactly(shards, tmp_path):
+    """With more than two, the sum of gradients depends on its order."""
+    root = tmp_path / "three"
     jobs = [
         {"name": "whole", "folder": "whole"},
         {"name": "before", "folder": "broken", "stop_at": 4},
@@ -45,58 +46,40 @@ def test_two_processes_train_what_one_trains_and_resume_exactly(shards, tmp_path
         {"name": "after", "folder": "broken"},
     ]
     codes, errors = start(shards, root, jobs)
-    assert codes == [0, 0], errors
+    assert codes == [0, 0, 0], errors
     assert entries(root / "alone.jsonl") == [{"refused": "process 1: there is no second device"}]
 
     one = []
     train(MODEL, CONFIG, shards, tmp_path / "one", log=one.append)
-    two = entries(root / "whole.jsonl")
-    assert len(two) == len(one) == CONFIG.steps
-    for ours, theirs in zip(two, one, strict=True):
+    three = entries(root / "whole.jsonl")
+    assert len(three) == len(one) == CONFIG.steps
+    for ours, theirs in zip(three, one, strict=True):
         for key in ("loss", "train_bits_per_byte", "activation_norm"):
-            assert ours[key] == pytest.approx(theirs[key], rel=1e-5)
+            assert ours[key] == pytest.approx(theirs[key], rel=1e-4)
         assert ours["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=1e-3)
         assert all(ours[key] == theirs[key] for key in ("step", "bytes_seen", "tokens_seen", "flops", "lr"))
-    assert json.loads((root / "whole" / "summary.json").read_text())["processes"] == 2
+    assert json.loads((root / "whole" / "summary.json").read_text())["processes"] == 3
 
-    # Only the second process got the signal. Both stopped after the same step and resumed exactly.
+    # Only the second process got the signal. All stopped after the same step and resumed exactly.
     before, after = entries(root / "before.jsonl"), entries(root / "after.jsonl")
     assert len(before) == 5
     assert before.pop() == {"stopped": True}
-    assert [[row[key] for key in EXACT] for row in before + after] == [[row[key] for key in EXACT] for row in two]
+    assert [[row[key] for key in EXACT] for row in before + after] == [[row[key] for key in EXACT] for row in three]
     weights = [load_model(root / name).state_dict() for name in ("whole", "broken")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-
-
-@pytest.mark.slow
-def test_three_processes_resume_exactly(shards, tmp_path):
-    """With more than two, the sum of gradients depends on its order."""
-    jobs = [
-        {"name": "whole", "folder": "whole"},
-        {"name": "before", "folder": "broken", "stop_at": 3},
-        {"name": "after", "folder": "broken"},
-    ]
-    model = dataclasses.replace(MODEL, n_layers=3, hidden_size=128, head_dim=32)
-    settings = {"bytes_per_step": 9 * 64, "microbatch_size": 2}
-    codes, errors = start(shards, tmp_path / "run", jobs, processes=3, model=model, **settings)
-    assert codes == [0, 0, 0], errors
-    whole, before, after = (entries(tmp_path / "run" / f"{job['name']}.jsonl") for job in jobs)
-    assert [[row[key] for key in EXACT] for row in before[:-1] + after] == [
-        [row[key] for key in EXACT] for row in whole
-    ]
 
 
 @pytest.mark.slow
 def test_the_others_do_not_wait_for_a_failed_process(shards, tmp_path):
     job = {"name": "run", "folder": "run", "fail_at": 3}
     codes, errors = start(shards, tmp_path / "run", [job])
-    assert codes == [1, 1]
+    assert codes == [1, 1, 1]
     assert errors[0].endswith("failed: disk full\n")
     assert errors[1].endswith(f"process 1: {LOST}\n")
     assert "Traceback" not in "".join(errors)
 
     codes, errors = start(shards, tmp_path / "other", [job | {"fail_rank": 1}])
-    assert codes == [2, 1]
+    assert codes[:2] == [2, 1]
     assert "Traceback" not in errors[0]
     assert errors[1].count("Traceback") == 1
     assert entries(tmp_path / "other" / "run.jsonl")[-1] == {"refused": LOST}
@@ -105,6 +88,6 @@ def test_the_others_do_not_wait_for_a_failed_process(shards, tmp_path):
 def test_rows_that_do_not_divide_are_rejected(shards, tmp_path, monkeypatch):
     from lm.train import distributed, trainer
 
-    monkeypatch.setattr(trainer, "current", lambda: distributed.World(0, 3))
-    with pytest.raises(UserError, match=r"8 rows .* cannot be shared by 3 processes"):
+    monkeypatch.setattr(trainer, "current", lambda: distributed.World(0, 2))
+    with pytest.raises(UserError, match=r"9 rows .* cannot be shared by 2 processes"):
         train(MODEL, CONFIG, shards, tmp_path / "run")

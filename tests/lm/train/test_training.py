@@ -74,10 +74,10 @@ def test_learning_rate_follows_the_bytes(shards, tmp_path):
 
 
 def test_equal_runs_write_equal_files(shards, tmp_path):
-    runs = [run(shards, tmp_path / name)[1] for name in "abcd"]  # the order in a file was random once
+    runs = [run(shards, tmp_path / name)[1] for name in "abc"]  # the order in a file was random once
     assert all(exact(entries) == exact(runs[0]) for entries in runs)
     assert exact(run(shards, tmp_path / "other", dataclasses.replace(CONFIG, seed=1))[1]) != exact(runs[0])
-    files = [tmp_path / name / "model.safetensors" for name in "abcd"]
+    files = [tmp_path / name / "model.safetensors" for name in "abc"]
     assert len({file.read_bytes() for file in files}) == 1
     (tmp_path / "plain").touch()  # and other users can read them, unlike those of safetensors
     assert {file.stat().st_mode for file in files} == {(tmp_path / "plain").stat().st_mode}
@@ -171,14 +171,13 @@ def test_bf16_is_part_of_a_runs_identity(shards, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document_mask", [False, True])
-def test_compiled_training_computes_the_same_with_two_graphs(shards, tmp_path, monkeypatch, document_mask):
+def test_compiled_training_computes_the_same_with_two_graphs(shards, tmp_path, monkeypatch):
     """With Torch's own graphs and no generated code, which would take a minute: one of the blocks, one of the loss."""
     monkeypatch.setattr(Objective, "fuse", functools.partialmethod(Objective.fuse, backend="aot_eager"))
     counters = torch._dynamo.utils.counters
     counters.clear()
     config = dataclasses.replace(
-        CONFIG, train_bytes=24 * 256, tokens_per_step=120.0, document_mask=document_mask, microbatch_size=3
+        CONFIG, train_bytes=24 * 256, tokens_per_step=120.0, document_mask=True, microbatch_size=3
     )
     _, plain = run(shards, tmp_path / "plain", config)
     assert not counters["stats"]

@@ -1,23 +1,9 @@
 from collections import Counter
-from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from superbpe import Rules
 from superbpe.reference import cut_span, is_allowed, length_quantile, train, training_pieces
-from tokenizer import patterns
-from tokenizer.reference import (
-    byte_alphabet,
-    count_pretokens,
-    encode,
-    encode_two_pass,
-    merge_by_rank,
-    replace_pair,
-    train_incremental,
-    train_words_incremental,
-)
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 FENCE = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
@@ -137,65 +123,3 @@ def test_vetoed_pairs_stay_out_and_existing_tokens_are_not_made_again():
     rules = Rules(forbid=(": ",), min_count=2)
     assert train(cut, 9, rules, existing_tokens=[b"ab"]) == [(b"a", b":", 5), (b"x", b"y", 2)]
     assert train(cut, 9, rules, existing_tokens=[b"ab"], special_tokens=["xy"]) == [(b"a", b":", 5)]
-
-
-# Training and encoding agree.
-
-texts = st.lists(st.text(alphabet="ab 1\n:ä", max_size=25), min_size=1, max_size=4)
-rule_sets = st.builds(
-    Rules,
-    unit=st.sampled_from(["document", "line"]),
-    fence=st.sampled_from(["none", FENCE, ":|1", " +"]),
-    phase1_fence=st.sampled_from(["lifted", "kept"]),
-    max_words=st.sampled_from([None, 1, 2]),
-    max_bytes=st.sampled_from([None, 3, 6]),
-    span_trigger=st.sampled_from([None, 6]),
-    span_cap=st.just(4),
-    forbid=st.sampled_from([(), (": ",), ("b",)]),
-    min_count=st.sampled_from([1, 2]),
-)
-
-
-@given(texts, rule_sets, st.integers(0, 8))
-@settings(max_examples=150, deadline=None, derandomize=True)
-def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
-    phase1 = [merge[:2] for merge in train_incremental(count_pretokens(documents, GPT2), n_phase1)]
-    cut = training_pieces(documents, phase1, GPT2, rules)
-    assert sum(n * len(b"".join(piece)) for piece, n in cut.items()) == sum(len(d.encode()) for d in documents)
-    existing = [left + right for left, right in phase1]
-    learned = train(cut, 12, rules, "lowest-ids", existing)
-    assert all(is_allowed(left + right, rules) for left, right, _ in learned)
-    assert [count for *_, count in learned] == sorted((count for *_, count in learned), reverse=True)
-    assert learned == train_words_incremental(
-        cut,
-        12,
-        tokens=[*byte_alphabet(), *existing],
-        tie_break="lowest-ids",
-        min_count=rules.min_count,
-        accept=lambda left, right, _: is_allowed(left + right, rules),
-    )
-
-    phase2 = [(left, right) for left, right, _ in learned]
-
-    def trained(piece):
-        for pair in phase2:
-            piece = replace_pair(piece, pair)
-        return piece
-
-    ranks = {pair: rank for rank, pair in enumerate(phase2)}
-    for piece in cut:
-        assert tuple(merge_by_rank(piece, ranks)) == trained(piece)
-
-    # Where training devices do not cut, encoding a whole text gives its pieces' final tokens.
-    rules = replace(rules, unit="document", span_trigger=None)
-    fence = patterns.resolve(rules.fence).regex or None
-    for text in documents:
-        if rules.phase1_fence == "lifted":
-            encoded = encode(text, phase1 + phase2, fence)
-        else:
-            encoded = encode_two_pass(text, phase1, phase2, GPT2, fence)
-        expected = Counter()
-        for piece, count in training_pieces([text], phase1, GPT2, rules).items():
-            for token in trained(piece):
-                expected[token] += count
-        assert Counter(encoded) == expected

@@ -17,11 +17,12 @@ def sample():
     return [*odd, *texts.SCRIPTS.values(), *(f"document {i} " * (i % 7 + 1) for i in range(300))]
 
 
-@pytest.fixture
-def forms(sample, tmp_path):
+@pytest.fixture(scope="module")
+def forms(sample, tmp_path_factory):
     """The same documents in every form, by name: arguments of CorpusConfig."""
     import datasets
 
+    tmp_path = tmp_path_factory.mktemp("forms")
     records = [{"id": i, "text": text} for i, text in enumerate(sample)]
     files = {name: write_jsonl(tmp_path / f"a{name}", records) for name in (".jsonl", ".jsonl.gz", ".jsonl.zst")}
     write_jsonl(tmp_path / "a.json.zstd", records)

@@ -35,22 +35,6 @@ def test_every_form_gives_the_same_documents(name, forms, sample):
     assert of(forms[name], **budget) == of(forms[".jsonl"], **budget)
 
 
-def test_batches_hold_documents_end_to_end(forms, sample):
-    corpus = Corpus(CorpusConfig(**forms[".jsonl"], batch_bytes=2000))
-    batches = list(corpus.batches())
-    assert len(batches) > 5
-    assert [batch.text(i) for batch in batches for i in range(len(batch))] == sample
-    for batch in batches:
-        assert (batch.data.dtype, batch.offsets.dtype) == (np.uint8, np.int64)
-        assert batch.offsets[0] == 0
-        assert batch.offsets[-1] == len(batch.data) == batch.n_bytes
-        with pytest.raises(IndexError):
-            batch.text(len(batch))
-    iterator = Corpus(CorpusConfig(**forms[".jsonl"], batch_bytes=1)).batches()
-    assert len(next(iterator)) == 1
-    iterator.close()  # before its end
-
-
 @pytest.fixture
 def many(tmp_path, sample):
     """A folder of files of several kinds and sizes, and their documents in order."""
@@ -130,12 +114,6 @@ def test_the_budget_ends_with_the_document_that_reaches_it(forms, tmp_path):
     options = {"max_bytes": 5000, "heldout_fraction": 0.4}
     both, train, heldout = (of(forms[".jsonl"], split, **options) for split in ("all", "train", "heldout"))
     assert sorted(train + heldout) == sorted(both) == sorted(of(forms[".jsonl"], max_bytes=5000))
-
-
-def test_bounds_count_bytes(tmp_path):
-    path = write_jsonl(tmp_path / "a.jsonl", [{"text": text} for text in ("é", "ab", "éé", "abcde")])
-    assert documents(path, min_document_bytes=2, max_document_bytes=2) == ["é", "ab"]
-    assert documents(path, min_document_bytes=3) == ["éé", "abcde"]
 
 
 def test_the_split_depends_on_the_text_alone(forms, sample, tmp_path):

@@ -43,7 +43,7 @@ def test_separators_are_found_across_read_buffers(separator, compress, tmp_path)
     assert documents(path, separator=separator) == expected
 
 
-@pytest.mark.parametrize("gap", ["", "\n", "\n\n\n"])
+@pytest.mark.parametrize("gap", ["", "\n"])
 def test_batches_of_empty_documents_are_bounded(gap, tmp_path):
     n = 1_500_000
     (tmp_path / "a.txt").write_bytes(f"{gap}--".encode() * n)
@@ -125,12 +125,6 @@ def test_fields_of_another_type_are_errors(name, record, options, message, tmp_p
         of(form_of(name, [record], tmp_path), **options)
     assert "kernel" not in str(error.value)
     assert "damaged Parquet" not in str(error.value)
-
-
-def test_a_missing_score_leaves_a_document_out(tmp_path):
-    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "a"}, {"text": "b", "score": 2}, {"score": 3, "text": "c"}])
-    assert documents(path, score_field="score", min_score=-9) == ["b", "c"]
-    assert documents(path, score_field="score", min_score=2.5) == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +275,7 @@ def test_padding_and_long_windows_are_read_in_every_format(name, tmp_path):
 @pytest.mark.parametrize("encoding", ["dictionary", "delta", "skewed"])
 @pytest.mark.parametrize("nested", [False, True])
 def test_parquet_batches_are_bounded_by_decoded_text(encoding, nested, tmp_path):
-    long, n = "a page that a crawler saw again. " * 8000, 300
+    long, n = "a page that a crawler saw again. " * 8000, 120
     column = pa.array([""] * 100_000 + [long] * n if encoding == "skewed" else [long] * n)
     name = "doc.text" if nested else "text"
     table = pa.table({"doc": pa.StructArray.from_arrays([column], ["text"])} if nested else {"text": column})

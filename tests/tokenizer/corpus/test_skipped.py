@@ -1,7 +1,6 @@
 """Damaged data with on_error=skip: everything else is read, and what is missing is listed."""
 
 import csv
-import gzip
 import json
 import random
 import re
@@ -13,11 +12,9 @@ import warnings
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 
-from lm.data.sharding import write_shards
 from tests.tokenizer.corpus.corpora import documents, write_jsonl, write_parquet
-from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
+from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.files import read_json
 
@@ -171,16 +168,6 @@ def test_every_way_to_read_reports_what_it_skipped_once(read, tmp_path):
         list(corpus.batches())
 
 
-def test_the_manifest_of_shards_has_what_was_skipped(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(lines(b"damaged"))
-    corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "a.jsonl")], on_error="skip"))
-    tokenizer = train_bpe(GOOD, 270, special_tokens=["<|endoftext|>"])
-    with pytest.warns(UserWarning, match="1 damaged"):
-        manifest = write_shards(tmp_path / "s", tokenizer, corpus.batches(), skipped=corpus.skipped.summary)
-    assert manifest["skipped"]["count"] == 1
-    assert json.loads((tmp_path / "s" / "shards.json").read_text())["skipped"] == manifest["skipped"]
-
-
 def test_places_are_limited_and_a_file_read_again_counts_once(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(lines(*[b"damaged"] * 50))
     corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], on_error="skip", min_document_bytes=0))
@@ -221,15 +208,6 @@ def test_records_of_a_dataset_are_skipped(tmp_path):
     with pytest.raises(UserError, match="the corpus is empty"):
         list(corpus.documents())
     assert corpus.skipped.count == 2
-
-
-@pytest.mark.parametrize(("suffix", "compress", "missing"), [("gz", gzip.compress, 12), ("zst", zstandard.compress, 5)])
-def test_members_after_the_damage_are_not_read(suffix, compress, missing, tmp_path):
-    whole = compress(lines())
-    (tmp_path / f"a.jsonl.{suffix}").write_bytes(whole + whole[:-missing])
-    texts, skipped = skipping(tmp_path)
-    assert texts[:5] == GOOD
-    assert skipped["count"] == 1
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
@@ -316,7 +294,7 @@ def test_one_wrong_byte_costs_one_row(name, lines, tmp_path):
         csv.writer(file, delimiter=delimiter).writerows([("id", "text"), *enumerate(texts)])
     content = (tmp_path / name).read_bytes()
     assert documents(tmp_path / name) == texts
-    for _ in range(150):
+    for _ in range(60):
         at = rng.randrange(content.index(b"\n") + 1, len(content) - 2)
         wrong = rng.choice([b"\xff", b'"', b",", b"\t", b"x", b""])
         (tmp_path / name).write_bytes(content[:at] + wrong + content[at + 1 :])

@@ -75,7 +75,7 @@ COMMAND = """if True:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize("words", ["", "fertility hard text.txt", "encode hard text.txt --to to"])
+@pytest.mark.parametrize("words", ["", "encode hard text.txt --to to"])
 def test_ctrl_c_ends_a_process_in_which_other_software_encodes(words, tmp_path):
     (tmp_path / "hard").mkdir()
     content = json.loads(hostile.long_words(random.Random(0)))

@@ -126,7 +126,7 @@ def test_tokens_that_share_characters_cover_them_once():
     assert covered() == []
 
 
-@pytest.mark.parametrize("name", [*SENTENCEPIECE, *JSON])
+@pytest.mark.parametrize("name", ["byte-fallback.model", "unigram", "clip"])
 def test_saved_folders_load_again(opened, tmp_path, name):
     tokenizer = opened(name)
     tokenizer.save(tmp_path / "saved")
@@ -350,10 +350,9 @@ def test_panics_of_other_software_are_errors(tmp_path, files):
             load_pretrained(tmp_path / "prefix.json")
 
 
-@pytest.mark.parametrize("name", JSON)
-def test_a_lone_surrogate_anywhere_in_a_file_is_an_error(tmp_path, files, name):
+def test_a_lone_surrogate_anywhere_in_a_file_is_an_error(tmp_path, files):
     for part in ("comment", "decoder", "normalizer"):
-        found = json.loads(files(name).read_text()) | {part: {"type": "Replace", "content": "\ud800"}}
+        found = json.loads(files("unigram").read_text()) | {part: {"type": "Replace", "content": "\ud800"}}
         (tmp_path / "file.json").write_text(json.dumps(found))
         with pytest.raises(UserError, match=r"file\.json is damaged: .* lone surrogate"):
             load_pretrained(tmp_path / "file.json")

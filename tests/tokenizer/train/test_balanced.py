@@ -35,7 +35,7 @@ def merged(tokenizer):
 
 @examples(
     60,
-    600,
+    200,
     words=st.lists(WORDS, min_size=2, max_size=4),
     parallel=st.none() | st.lists(WORDS, min_size=4, max_size=4),
     tie_break=st.sampled_from(TIE_BREAKS),
