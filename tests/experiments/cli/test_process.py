@@ -74,6 +74,7 @@ def test_closed_streams_do_not_matter(closed, words, script, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.slow
 def test_an_encoding_without_our_characters_and_a_full_disk_under_the_log(tiny, script):
     words = [sys.executable, str(script), "pipeline", "--until", "count", *tiny]
     words += ["hydra.job_logging.handlers.file.filename=/dev/full"]
@@ -96,6 +97,7 @@ def test_help_on_a_full_disk_and_for_a_reader_that_has_ended(words, unbuffered, 
 
 
 @pytest.mark.parametrize("redirected", ["| true", "2>&1 | true"])
+@pytest.mark.slow
 def test_a_run_whose_reader_has_ended_is_interrupted(redirected, tiny, tmp_path, script):
     words = [sys.executable, str(script), "pipeline", "--until", "count", *tiny]
     ran = subprocess.run(["bash", "-c", f"{shlex.join(words)} {redirected}; exit ${{PIPESTATUS[0]}}"], cwd=tmp_path)
@@ -103,6 +105,7 @@ def test_a_run_whose_reader_has_ended_is_interrupted(redirected, tiny, tmp_path,
     assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_stripped_docstrings_do_not_matter(script, tmp_path):
     for words, optimized, level in (("inspect", ["-OO"], ""), ("pipeline", [], "2")):
         command = [sys.executable, *optimized, str(script), words, "--help"]

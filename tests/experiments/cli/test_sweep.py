@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -148,6 +147,7 @@ def test_a_signal_in_training_leaves_a_checkpoint_and_prints_how_to_resume(tiny,
     assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_any_working_folder_runs_and_keeps_the_files_of_others(corpus, tmp_path, monkeypatch, mistake):
     words = ["corpus=files", f"corpus.paths=['{corpus}']", "artifacts=artifacts", "hydra.sweep.dir=sweep"]
     for name in ("it's k=v", "a, [b] back\\slash\\"):
@@ -171,10 +171,3 @@ def test_any_working_folder_runs_and_keeps_the_files_of_others(corpus, tmp_path,
     (folder := tmp_path / "${x}").mkdir()
     monkeypatch.chdir(folder)
     assert "run the command in another folder" in mistake("pipeline", *words)
-
-
-def test_tokenizers_are_trained_without_torch(tiny):
-    """Torch takes seconds to import."""
-    call = f"run(['pipeline', '--until', 'train-superbpe', *{tiny!r}])"
-    code = f"import sys; from experiments.cli.main import run; sys.exit({call} or 10 * ('torch' in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0

@@ -45,6 +45,7 @@ def results(folder):
     return found
 
 
+@pytest.mark.slow
 def test_models_and_scores_are_equal(tiny, tmp_path, ray, capsys):
     run_stages("evaluate", [*tiny, *LADDER], tmp_path / "local")
     expected = results(tmp_path / "artifacts")
@@ -67,6 +68,7 @@ def test_models_and_scores_are_equal(tiny, tmp_path, ray, capsys):
     assert results(tmp_path / "ray").keys() == expected.keys()
 
 
+@pytest.mark.slow
 def test_learning_rates_are_tuned(tiny, tmp_path, ray):
     rates = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=20000", "lm.tune_validation_bytes=5000"]
     run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "remote")

@@ -133,6 +133,7 @@ def test_numbers_equal_those_of_fertility(text, report, tmp_path):
     assert {row["group"] for row in rows if row["by"] == "kind"} == {"kind0", "kind1"}
 
 
+@pytest.mark.slow
 def test_the_command_for_the_models_is_a_configuration_with_the_split_of_the_finalists(report, text, tmp_path, capsys):
     words = report["bakeoff"]["command"]
     assert words[:2] == ["pipeline", "experiment=bakeoff"]
@@ -301,6 +302,7 @@ def test_ctrl_c_keeps_what_is_trained(text, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out" / "choose.html").exists()
 
 
+@pytest.mark.slow
 def test_no_slow_package_is_needed(text, tmp_path):
     words = ["choose", str(text), "--out", str(tmp_path), "--heldout", "0.4", *GRID[:-1]]
     code = (

@@ -37,6 +37,7 @@ def numbers(sweep, tmp_path_factory):
     return json.loads((out / "comparison.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_tokenizer_shared_by_cells_is_one_candidate_with_the_numbers_of_the_runs(numbers, sweep):
     assert [row["label"] for row in numbers["tokenizers"]] == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
     assert numbers["conditions"].startswith("All models read the same documents")
@@ -90,6 +91,7 @@ def test_seeds_of_several_runs_are_combined(sweep, tiny_module, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_settings_and_budgets_of_arms_are_in_their_labels(sweep, tiny_module, tmp_path):
     own = ["superbpe.transition=0.75", "arms.superbpe.superbpe.transition=0.8", f"hydra.run.dir={tmp_path / 'own'}"]
     assert run("evaluate", [*tiny_module, *own]) == 0

@@ -236,6 +236,7 @@ def test_only_the_largest_sources_are_measured_apart(tmp_path):
         read(Corpus(CorpusConfig([str(tmp_path / "empty.txt")])))
 
 
+@pytest.mark.slow
 def test_lost_text_is_counted(made, tmp_path, mistake):
     path = other_tokenizers.write(tmp_path, "word_pieces")
     tokenizer = load_pretrained(path).tokenizer

@@ -41,6 +41,7 @@ def said(folder, n_sources, *overrides, copies=1, name="{}"):
     return " ".join(lines)
 
 
+@pytest.mark.slow
 def test_a_run_that_can_decide_says_how_precisely(tmp_path):
     line = said(tmp_path, 20, "lm.n_seeds=5")
     assert "95 % interval, 5 seeds, held-out text that counts as 20.0 sources of equal size" in line

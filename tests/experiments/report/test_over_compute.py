@@ -32,6 +32,7 @@ def repriced(ladder, out, *settings):
     return json.loads((out / "ladder.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_ladder_is_priced_from_its_evaluations(ladder, tmp_path):
     own = json.loads((ladder / "ladder.json").read_text())
     found = repriced(ladder, tmp_path)

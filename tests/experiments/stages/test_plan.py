@@ -139,6 +139,7 @@ def test_runs_of_equal_bytes_read_the_same_bytes(tiny, tmp_path):
         assert summary["bytes"] == pytest.approx(nominal, rel=0.01)
 
 
+@pytest.mark.slow
 def test_runs_are_equal_in_flops(tiny, tmp_path, capsys):
     words = [word for word in tiny if not word.startswith("budget.tolerance")]
     more = ["budget.train_bytes=61440", "lm.train.bytes_per_step=1024", "lm.train.context_bytes=256"]

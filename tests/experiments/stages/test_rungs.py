@@ -72,6 +72,7 @@ def test_finished_models_need_no_trunk(tiny, tmp_path, monkeypatch, capsys):
     assert not fresh(made, "lm")
 
 
+@pytest.mark.slow
 def test_what_compute_is_worth_is_part_of_the_report(tiny, tmp_path):
     """A smaller budget adds no model of the report, but a column of its table."""
     reports = []

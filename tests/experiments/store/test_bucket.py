@@ -24,6 +24,9 @@ URL = "s3://bucket/some/prefix"
 FILES = {"a.txt": b"hello", "deep/b.gz": bytes(range(256)) * 100, "deep/empty": b"", "empty": b""}
 
 
+FAULTS = [503, "cut", "slow"]
+
+
 def store(machine, **options):
     """The store of one machine."""
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +55,9 @@ def contents(folder):
     return files
 
 
-@pytest.mark.parametrize("fault", [None, 503, "cut", "slow"])
+@pytest.mark.parametrize(
+    "fault", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (503, "cut", "slow"))]
+)
 def test_an_artifact_is_found_on_another_machine(fault, endpoint, tmp_path):
     endpoint.upload_faults.extend([fault, None] * 2 if fault else [])
     first = made(store(tmp_path / "one"))
@@ -199,6 +204,7 @@ def test_an_object_appears_whole_or_not_at_all(faults, size, endpoint, tmp_path,
     assert endpoint.objects["bucket/a.bin"] == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_without_a_server_the_error_comes_within_a_minute(tmp_path, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.setenv(name, "any")
