@@ -189,7 +189,11 @@ def _check_balance(arguments: argparse.Namespace, corpus: Corpus, rules: Rules |
     option = "--parallel" if arguments.parallel else "--ratios"
     if arguments.min_pretoken_count > 1:
         raise UserError(f"--min-pretoken-count {arguments.min_pretoken_count} is not for {option}; leave one out")
+    if arguments.parallel and arguments.ratios:
+        raise UserError("--parallel balances by translations, --ratios without them; leave one out")
     names = [name for name, _ in arguments.ratios or ()]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"--ratios names {repeated[0]} more than once")
     if names and sorted(names) != sorted(corpus.config.sources):
         raise UserError(
             f"--ratios names {listed(names)}, but the sources are {listed(corpus.config.sources)}: one for each"
@@ -209,10 +213,10 @@ def _balanced(arguments: argparse.Namespace, corpus: Corpus, count: Callable[[An
     if not (arguments.parallel or arguments.ratios):
         return None
     ratios = dict(arguments.ratios) if arguments.ratios else None
-    parallel = None
+    # First, because it may find mistakes.
+    translations = parallel_texts(corpus, arguments.parallel) if arguments.parallel else {}
     sources = {name: count(part) for name, part, _ in corpus.by_source()}
-    if arguments.parallel:
-        parallel = {name: count(text) for name, text in parallel_texts(corpus, arguments.parallel).items()}
+    parallel = {name: count(text) for name, text in translations.items()} or None
     return Balanced(sources=sources, parallel=parallel, ratios=ratios)
 
 

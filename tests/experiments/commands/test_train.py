@@ -108,7 +108,8 @@ def test_sources_are_balanced_and_their_costs_printed(folder, capsys):
         (["en=en.jsonl", "--parallel", "id"], "--parallel needs at least two sources"),
         (["en=en.jsonl:2", "ja=ja.jsonl", "--parallel", "id"], "weights do not change phase 1"),
         ([*sources, "--ratios", "en=1"], "but the sources are en, ja"),
-        ([*sources, "--parallel", "id", "--ratios", "en=1", "ja=1"], "give one of them"),
+        ([*sources, "--ratios", "en=1", "en=2", "ja=1"], "names en more than once"),
+        ([*sources, "--parallel", "id", "--ratios", "en=1", "ja=1"], "leave one out"),
         ([*sources, "--parallel", "id", "--superbpe", "boundless"], "--parallel needs a transition"),
         ([*sources, "--parallel", "id", "--counts"], "use --ratios"),
     ):
