@@ -90,17 +90,6 @@ def test_running_out_of_pairs_warns_and_is_recorded(phase1):
         train_superbpe(short, ["a b c"], vocab_size=400, transition=300, rules=Rules())
 
 
-def test_no_superword_exceeds_the_longest_token():
-    start = train_bpe(["= "], 257, pattern="none")
-    with pytest.warns(UserWarning, match="pair") as warned:
-        tokenizer = train_superbpe(start, ["=" * 131_074], vocab_size=296, rules="none", transition=256)
-    messages = sorted(str(warning.message) for warning in warned)
-    assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
-    assert "ran out of pairs after 16 of 39" in messages[1]
-    assert max(map(len, tokenizer.vocab)) == definition.LONGEST_TOKEN
-    assert tokenizer.provenance["phase2"]["too_long"] == 2
-
-
 @pytest.mark.parametrize("name", ["nothing", "uw-2025", "kept"])
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs", "ignore:.*were not merged")
 def test_the_longest_token_equals_the_reference(name, documents, phase1, monkeypatch):
