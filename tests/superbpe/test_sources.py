@@ -112,14 +112,26 @@ def test_samples_and_the_split_are_independent(tmp_path, phase1):
     ("text", "message"),
     [
         (lambda f: [f], r"write Source\(\.\.\.\) around"),
+        (lambda f: [Source(f), f], r"write Source\(\.\.\.\) around"),
         (lambda f: [Source(f), "text"], r"write Source\(\.\.\.\) around 'text'"),
+        (lambda f: lambda: ["a", 5], "text 1 is not a string but int: 5"),
         (lambda f: None, "the text is NoneType, not text: pass a list or an iterator of strings, a column"),
+        (lambda f: "text.txt", r"the text 'text\.txt' is one string: write pathlib\.Path\('text\.txt'\)"),
+        (lambda f: [""], "the corpus is empty"),
         (lambda f: [], "the corpus is empty"),
+        (lambda f: count_pretokens(["a"], "gpt2"), "the text is PretokenCounts, not text"),
     ],
 )
 def test_text_of_another_kind_is_rejected(text, message, phase1, english):
     with pytest.raises(UserError, match=message):
         train(phase1, text(batches(english)), RULES["uw-2025"])
+
+
+@pytest.mark.parametrize("option", [{"threshold": 0}, {"threshold": 2.5}, {"memory_bytes": -1}, {"memory_bytes": 0}])
+def test_meaningless_limits_are_rejected(option, phase1, english):
+    ((name, value),) = option.items()
+    with pytest.raises(UserError, match=rf"{name}={value} must be (a whole number, )?from 1 to"):
+        train(phase1, batches(english), RULES["uw-2025"], **option)
 
 
 @pytest.mark.parametrize(

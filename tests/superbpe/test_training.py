@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, train_superbpe
+from superbpe.inspection.tokens import describe
 from tests.properties import examples
 from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES, SPECIALS, batches, expected_lists, pairs, small, train
 from tokenizer import UserError, definition, patterns, train_bpe
@@ -79,6 +80,18 @@ def test_spans_of_any_length_are_measured(phase1):
     assert tokenizer.merges == pairs(expected_lists([document], phase1, rules, 0, 8)[1])
 
 
+def test_patterns_are_compiled_once_for_all_tokens(phase1, documents, monkeypatch):
+    compiled = []
+    for name in ("split", "count_pieces"):
+        native = getattr(patterns._native, name)
+        monkeypatch.setattr(patterns._native, name, lambda *a, native=native: compiled.append(a[1]) or native(*a))
+    found = train(phase1, documents, "uw-2025")
+    assert found.provenance["phase2"]["unreachable_phase1_tokens"] > 0
+    found.crossing_ids()
+    describe(found)
+    assert 3 <= len(compiled) < 10
+
+
 def test_running_out_of_pairs_warns_and_is_recorded(phase1):
     with pytest.warns(UserWarning, match=r"ran out of pairs after \d+ of 544 superword merges"):
         tokenizer = train_superbpe(phase1, batches(["a b c"]), vocab_size=901, transition=356, rules=Rules())
@@ -88,6 +101,17 @@ def test_running_out_of_pairs_warns_and_is_recorded(phase1):
         short = train_bpe(["a b c"], 400)
     with pytest.raises(UserError, match="the text is too small: its pairs gave 2 phase-1 merges"):
         train_superbpe(short, ["a b c"], vocab_size=400, transition=300, rules=Rules())
+
+
+def test_no_superword_exceeds_the_longest_token():
+    start = train_bpe(["= "], 257, pattern="none")
+    with pytest.warns(UserWarning, match="pair") as warned:
+        tokenizer = train_superbpe(start, ["=" * 131_074], vocab_size=296, rules="none", transition=256)
+    messages = sorted(str(warning.message) for warning in warned)
+    assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
+    assert "ran out of pairs after 16 of 39" in messages[1]
+    assert max(map(len, tokenizer.vocab)) == definition.LONGEST_TOKEN
+    assert tokenizer.provenance["phase2"]["too_long"] == 2
 
 
 @pytest.mark.parametrize("name", ["nothing", "uw-2025", "kept"])

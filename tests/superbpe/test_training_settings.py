@@ -75,6 +75,16 @@ def test_without_a_threshold_between_two_more_memory_is_used(larger, monkeypatch
     assert tried == [1, 4, 1, 2, 1, 1]
 
 
+def test_caps_and_vetoes_hold(larger):
+    tokenizer = trained(larger, Rules(max_words=3, max_bytes=12, forbid=(": ", "of t")))
+    made = [tokenizer.vocab[i] for i in tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2]]
+    assert max(len([word for word in token.split(b" ") if word]) for token in made) == 3
+    assert max(map(len, made)) == 12
+    assert not any(b": " in token or b"of t" in token for token in made)
+    unruled = trained(larger, Rules())
+    assert any(b": " in token or b"of t" in token or len(token) > 12 for token in unruled.vocab)
+
+
 def test_smaller_vocabularies_have_the_first_merges_and_rules_change_them(larger):
     documents, phase1 = larger
     small = train_superbpe(phase1, batches(documents), vocab_size=1000, transition=800, rules=RULES["uw-2025"])
@@ -111,11 +121,17 @@ def test_transitions_are_sizes_shares_or_merges(larger):
             "the transition 1001 is outside the vocabulary: with vocab_size=1000 it must be from 25",
         ),
         ({"transition": 255}, "transition=255 is neither a fraction between 0 and 1 nor a size of at least 256"),
+        ({"transition": 0.1}, "the transition 100 is outside"),
+        ({"transition": 0}, "transition=0 is neither"),
+        ({"transition": -3}, "transition=-3 is neither"),
         ({"transition": 500.5}, "transition=500.5 is neither"),
+        ({"transition": 1.0}, "transition=1.0 is neither"),
         ({"transition": float("nan")}, "transition=nan is neither"),
+        ({"transition": float("inf")}, "transition=inf is neither"),
         ({"transition_merges": 744}, "the transition 1000 is outside the vocabulary"),
         ({"transition_merges": -1}, "transition_merges=-1 must be from 0 to"),
         ({}, "pass the transition either as transition or as transition_merges"),
+        ({"transition": 500, "transition_merges": 244}, "pass the transition either as"),
         ({"transition": 1300, "vocab_size": 2000}, "needs 1044 phase-1 merges, but the tokenizer has 943; use at most"),
         ({"transition": 256, "vocab_size": 200}, "vocab_size=200 is below"),
         ({"transition": 800, "tie_break": "random"}, "lowest-ids"),

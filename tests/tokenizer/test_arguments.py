@@ -18,7 +18,7 @@ from lm.model.sampling import SamplingConfig
 from lm.train.config import TrainConfig
 from superbpe import Rules, train_superbpe
 from tests.properties import examples
-from tokenizer import Batch, Tokenizer, UserError, count_pretokens, formats, patterns, train_bpe
+from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, UserError, count_pretokens, formats, patterns, train_bpe
 
 TOKENIZER = Tokenizer.from_ranks([(0, 1)], pattern=patterns.resolve("gpt2"), special_tokens=["<|endoftext|>"])
 
@@ -26,6 +26,8 @@ OPEN = r"is not a Definition; Tokenizer\.load and from_file open files"
 NO_TEXT = [None, 5, b"x", ["x"], {"a": 1}, pa.array(["x"])]
 NO_BATCH = [
     (5, "texts are int; a batch is a list of strings"),
+    (b"x", "texts are bytes"),
+    ({"a": 1}, "texts are dict"),
     ("x", "a batch is a list of texts"),
     (["a", 5], "text 1 is not a string but int: 5"),
     (["a", "b\ud800"], r"text 1 contains a lone surrogate, U\+D800, at character 1"),
@@ -65,16 +67,27 @@ def test_special_strings_must_be_a_set(name, value):
     ("call", "message"),
     [
         (lambda: TOKENIZER.encode_batch(["x"], threads="2"), "threads='2' must be a whole number, from 1 to"),
+        (lambda: TOKENIZER.encode_batch(["x"], threads=True), "threads=True must be"),
+        (lambda: TOKENIZER.encode_iter(["x"], max_pending_bytes=1.5), "max_pending_bytes=1.5 must be a whole"),
         (lambda: TOKENIZER.encode_iter(5), "encode_iter takes parts of a text"),
+        (lambda: TOKENIZER.cut("300"), "vocab_size='300' must be"),
         (lambda: TOKENIZER.extended([(1, 2, 3)]), r"new merges are pairs of ids: integers of shape \[n, 2\], not"),
+        (lambda: TOKENIZER.extended("ab"), "new merges are pairs of ids"),
         (lambda: Tokenizer.from_ranks([(0, 999)], pattern=TOKENIZER.pattern), r"merge 0 joins the ranks \[0, 999\]"),
         (lambda: Tokenizer.from_ranks([], pattern=TOKENIZER.pattern, special_tokens="<s>"), "'<s>' is not a list of"),
         (lambda: patterns.resolve(None), "the pattern None is not a string"),
+        (lambda: Corpus(CorpusConfig(paths=[5])), "the path 5 is not a string"),
         (lambda: train_bpe(None, "300"), "vocab_size='300' must be a whole number"),
         (lambda: Rules(forbid=": "), "forbid=': ' is not a list of strings"),
+        (lambda: Rules(max_words="4").check(), "max_words='4' must be a whole number or null"),
+        (lambda: TrainConfig(matrix_lr=float("nan")), "matrix_lr=nan must be a number"),
+        (lambda: Batch.from_texts(None), "a batch is made of a list of texts"),
         (lambda: Batch.from_texts("x"), "put the one text in a list"),
+        (lambda: Batch.from_texts(["a", 5]), "text 1 is not a string but int"),
+        (lambda: Batch.from_texts(["\ud800"]), "text 0 contains a lone surrogate"),
         *((lambda value=value: Tokenizer(value), OPEN) for value in ("folder", None, {"vocab": []})),
         (lambda: Deployment(mlp=[]), r"mlp=\[\] must be a string"),
+        (lambda: ModelConfig(n_layers=True), "n_layers=True must be a whole number"),
     ],
 )
 def test_arguments_of_another_type_are_named(call, message):

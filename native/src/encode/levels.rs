@@ -100,10 +100,82 @@ fn parts_first(definition: &Definition, rules: &[Rule]) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::encode::encoder::Encoder;
-    use crate::encode::tests::{encode_all, one_pass, plain};
+    use crate::encode::tests::{encode_all, one_pass, plain, plain_ids, random_merges};
     use crate::pretokenize::scanner::Scanner;
+    use crate::runtime::random::Random;
     use crate::vocabulary::MergeRule;
     use crate::vocabulary::Tokens;
+
+    /// Moves, swaps and repeats merges across the transition, or shuffles all.
+    fn damage(random: &mut Random, how: usize, merges: &mut Vec<MergeRule>, phase1: usize) {
+        let n = merges.len();
+        for _ in 0..1 + random.below(3) {
+            let (a, b) = (random.below(phase1), phase1 + random.below(n - phase1));
+            match how {
+                0 => merges[a..=b].rotate_left(1),  // phase 1's to phase 2
+                1 => merges[a..=b].rotate_right(1), // phase 2's to phase 1
+                2 => merges.swap(a, b),
+                3 => merges.push(merges[a]), // the last rank counts
+                _ => (1..n).for_each(|i| merges.swap(i, random.below(i + 1))),
+            }
+        }
+    }
+
+    /// Late merges by definition: repeatedly, every merge that joins a product of the second level.
+    fn late(rules: &[Rule], phase1: usize) -> Vec<u32> {
+        let mut second: Vec<&Rule> = rules.iter().filter(|rule| rule.rank as usize >= phase1).collect();
+        let first = second.len();
+        loop {
+            let found = rules.iter().find(|rule| {
+                let joins = |made: &&Rule| [rule.merge.left, rule.merge.right].contains(&made.merge.new);
+                second.iter().all(|other| other.rank != rule.rank) && second.iter().any(joins)
+            });
+            match found {
+                Some(rule) => second.push(rule),
+                None => return second[first..].iter().map(|rule| rule.rank).collect(),
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_lists_equal_plain_merging() {
+        let mut random = Random(31);
+        let (mut damaged, mut on_first, mut on_second) = (0, 0, 0);
+        for case in 0..1000 {
+            let letters = 2 + random.below(3);
+            let (tokens, mut merges) = random_merges(&mut random, letters, 25);
+            let phase1 = 1 + random.below(24);
+            damage(&mut random, case % 5, &mut merges, phase1);
+            let pattern = ["", "d", "b+"][case % 3];
+            let definition = one_pass(&tokens, &merges, phase1, pattern);
+
+            let levels = Levels::new(&definition);
+            let rules = effective_rules(&definition);
+            let mut late = late(&rules, phase1);
+            late.sort_unstable();
+            let of_second: Vec<u32> = levels.second.iter().map(|rule| rule.rank).collect();
+            assert_eq!(of_second[..levels.late], late, "{merges:?}");
+            assert!(levels.first.is_sorted_by_key(|rule| rule.rank) && of_second.is_sorted());
+            assert_eq!(levels.first.len() + levels.second.len(), rules.len());
+            assert!(levels.second.is_empty() || levels.leaves.is_some());
+            damaged += usize::from(levels.late > 0);
+            if levels.late > 0 && case % 5 != 4 {
+                on_first += levels.first.len();
+                on_second += levels.late;
+            }
+
+            let long = if case % 10 == 0 { 400 } else { 40 };
+            let texts: Vec<Vec<u8>> =
+                (0..12).map(|_| (0..random.below(long)).map(|_| 97 + random.below(letters) as u8).collect()).collect();
+            let encoder = Encoder::new(definition);
+            for (text, found) in texts.iter().zip(encode_all(&encoder, &texts, 2)) {
+                let expected = plain_ids(&encoder.definition().scanner, text, &merges);
+                assert_eq!(found, expected, "case {case}: {phase1} of {merges:?}, {text:?}");
+            }
+        }
+        // Most phase-1 merges stay on the first level.
+        assert!(damaged > 400 && on_first > 2 * on_second, "{damaged} damaged, {on_first} : {on_second}");
+    }
 
     #[test]
     fn superwords_in_phase_1_begin_the_second_level() {

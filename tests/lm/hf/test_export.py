@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -165,6 +167,18 @@ def test_a_tokenizer_that_normalizes(tokenizers, tmp_path):
     assert export_hf(build(tokenizer), tokenizer, tmp_path / "out", ["e\u0301"]).tokenizer_note == ""
 
 
+@pytest.mark.slow
+def test_two_passes_open_with_our_class_alone(tokenizers, tmp_path):
+    """No tokenizer.json can express them: AutoTokenizer fails loudly in a process that has not registered our class."""
+    made = export_hf(build(tokenizers["two"]), tokenizers["two"], tmp_path / "out", DOCUMENTS)
+    assert "two-pass" in made.tokenizer_note
+    assert "tokenizer.hf.register()" in made.tokenizer_note
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
+    program = f"from transformers import AutoTokenizer; AutoTokenizer.from_pretrained({str(tmp_path / 'out')!r})"
+    opened = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert opened.returncode, opened.stdout
+
+
 def _edit(name, change):
     def spoil(folder):
         content = json.loads((folder / name).read_text())
@@ -192,6 +206,10 @@ SPOILERS = {
         _edit("config.json", lambda c: c["rope_parameters"].update(rope_theta=10_000.0)),
         "logits differ by",
     ),
+    "head_dim": (
+        _edit("config.json", lambda c: c.update(num_attention_heads=1, num_key_value_heads=1, head_dim=32)),
+        "logits differ",
+    ),
     "two rows of the head": (_swap_rows, "logits differ by"),
     "a missing weight": (_drop, "does not load all weights"),
     "another end": (_edit("config.json", lambda c: c.update(eos_token_id=5)), r"model_ends=\[349, 5\], not 349"),
@@ -200,6 +218,10 @@ SPOILERS = {
         r"generation_ends=\[349, 5\]",
     ),
     "a merge": (_edit("tokenizer.json", lambda c: c["model"]["merges"].pop(0)), "the exported tokenizer gives"),
+    "a pattern": (
+        _edit("tokenizer.json", lambda c: c.update(pre_tokenizer=c["decoder"])),
+        "the exported tokenizer gives",
+    ),
     "a decoder": (_edit("tokenizer.json", lambda c: c.update(decoder=None)), "the exported tokenizer decodes to"),
     "another class": (
         _edit("tokenizer_config.json", lambda c: c.update(tokenizer_class="Qwen2Tokenizer")),

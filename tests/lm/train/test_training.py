@@ -1,5 +1,6 @@
 import dataclasses
 import functools
+import itertools
 import math
 
 import pytest
@@ -94,6 +95,12 @@ def test_equal_bytes_for_two_tokenizers(make_shards, corpus, tmp_path):
     assert a.rows == b.rows
     assert a.context_tokens > 1.3 * b.context_tokens
     assert abs(a.bytes / a.steps / (b.bytes / b.steps) - 1) < 0.01
+
+
+def test_microbatches_change_nothing_but_rounding(shards, tmp_path):
+    _, whole = run(shards, tmp_path / "a")
+    _, parts = run(shards, tmp_path / "b", dataclasses.replace(CONFIG, microbatch_size=3))
+    assert [e["loss"] for e in parts] == pytest.approx([e["loss"] for e in whole], rel=1e-3)
 
 
 def test_a_small_corpus_is_read_again_with_a_warning(make_shards, tmp_path):
@@ -204,6 +211,14 @@ def test_steps_between_log_entries_do_not_wait_for_the_device(make_shards, corpu
     with Waits() as waits:
         logging_trainer.advance()
         assert waits.count > 0
+
+
+def test_speed_is_measured_since_the_last_entry(shards, tmp_path):
+    _, entries = run(shards, tmp_path / "run", dataclasses.replace(CONFIG, log_every=5))
+    assert [entry["step"] for entry in entries] == [5, 10, 12]
+    for one, two in itertools.pairwise(entries):
+        rate = (two["tokens_seen"] - one["tokens_seen"]) / (two["seconds"] - one["seconds"])
+        assert two["tokens_per_second"] == pytest.approx(rate)
 
 
 def test_utilization_is_measured_after_the_warm_up(shards, tmp_path, monkeypatch):

@@ -109,9 +109,15 @@ def swap_merges(content):
 TAMPERING = {
     "byte ids": swap_ids,
     "merge order": swap_merges,
+    "merge ids": lambda content: content["merges"][5].reverse(),
+    "last merge": lambda content: content["merges"].pop(),
     "pattern": lambda content: content.update(pattern=patterns.resolve("gpt2").regex),
+    "fence": lambda content: content.update(fence=patterns.resolve("punctuation-fence").regex),
     "no fence": lambda content: content.update(fence=None),
+    "special string": lambda content: content.update(special_tokens={"<s>": 1199}),
     "special id": lambda content: content["special_tokens"].update({"<|endoftext|>": 0}),
+    "one more special": lambda content: content["special_tokens"].update({"<s>": 1200}),
+    "eligible": lambda content: content.update(eligible="^x$"),
     "mode": lambda content: content.update(mode="two-pass" if content["mode"] == "one-pass" else "one-pass"),
     "phase1_merges": lambda content: content.update(phase1_merges=10),
     "more keys": lambda content: content.update(extra=1),
@@ -119,7 +125,9 @@ TAMPERING = {
 
 
 @pytest.mark.parametrize("what", TAMPERING)
-def test_tampering_with_the_content_is_rejected(what, folder):
+@pytest.mark.parametrize("kind", ["folder", "two_pass_folder"])
+def test_tampering_with_the_content_is_rejected(what, kind, request):
+    folder = request.getfixturevalue(kind)
     edit(folder / "superbpe.json", lambda about: TAMPERING[what](about["content"]))
     with pytest.raises(UserError, match=r"superbpe\.json was changed after it was written.*Restore"):
         Tokenizer.load(folder)
@@ -149,14 +157,18 @@ def test_tampering_around_the_content_is_rejected(folder, change):
 
 HF_TAMPERING = {
     "merges": lambda hf: hf["model"]["merges"].reverse(),
+    "fewer merges": lambda hf: hf["model"]["merges"].pop(),
     "vocab": lambda hf: hf["model"]["vocab"].update({"a": 98, "b": 97}),
     "dropout": lambda hf: hf["model"].update(dropout=0.1),
     "ignore_merges": lambda hf: hf["model"].update(ignore_merges=True),
     "pre_tokenizer": lambda hf: hf["pre_tokenizer"]["pretokenizers"].pop(0),
+    "no pre_tokenizer": lambda hf: hf.update(pre_tokenizer=None),
     "regex": lambda hf: hf["pre_tokenizer"]["pretokenizers"][0].update(pattern={"Regex": r"\s+"}),
     "normalizer": lambda hf: hf.update(normalizer={"type": "NFC"}),
     "decoder": lambda hf: hf.update(decoder=None),
     "added token's id": lambda hf: hf["added_tokens"][0].update(id=5),
+    "added token's string": lambda hf: hf["added_tokens"][0].update(content="<s>"),
+    "one more added token": lambda hf: hf["added_tokens"].append({"id": 1200, "content": "the"}),
     "no added tokens": lambda hf: hf.update(added_tokens=[]),
     "stripping token": lambda hf: hf["added_tokens"][0].update(lstrip=True, rstrip=True),
     "normalized token": lambda hf: hf["added_tokens"][0].update(special=False),
@@ -211,7 +223,7 @@ def test_truncated_files_are_rejected(file, keep, folder):
         Tokenizer.load(folder)
 
 
-@pytest.mark.parametrize("content", ["[]", "3", "{}", "\ufeff{}", "NaN"])
+@pytest.mark.parametrize("content", ["[]", "null", "3", '"text"', "{}", "\ufeff{}", "NaN"])
 @pytest.mark.parametrize("file", ["superbpe.json", "tokenizer.json"])
 def test_files_that_hold_something_else_are_rejected(file, content, folder):
     (folder / file).write_text(content)

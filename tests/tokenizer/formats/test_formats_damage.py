@@ -116,9 +116,13 @@ def test_a_special_token_that_is_a_whole_pretoken_is_rejected_where_merges_are_i
 FORGED = {
     "normalizer": {"normalizer": {"type": "Lowercase"}},
     "pre-tokenizer": {"pattern": r"\p{L}+", "pre_tokenizer": sequence(split("[b]"))},
+    "damaged pre-tokenizer": {"pre_tokenizer": {"type": "Split"}},
+    "dropout": {"model": {"type": "BPE", "dropout": 0.5}},
     "prefix": {"model": {"continuing_subword_prefix": "##", "end_of_word_suffix": "</w>", "type": "WordPiece"}},
     "ignore_merges": {"model": {"ignore_merges": True, "other": 1}},
     "stripping": {"added_tokens": {"<s>": {"lstrip": True, "rstrip": True, "single_word": True}}},
+    "other token": {"added_tokens": {"<s>": {"id": 5, "content": "a"}}},
+    "overlap": {"added_tokens": {"<s>": {"normalized": True}}},
     "other types": {"added_tokens": [1], "model": 5, "specials_in_vocab": 3, "normalizer": "NFC", "pre_tokenizer": 1},
     "no object": 7,
 }
