@@ -24,6 +24,9 @@ MOST_BYTES = 1 << 32
 def check_not_empty(n_bytes: Mapping[str, int]) -> None:
     """Reject sources without text: a missing language could otherwise go unnoticed.
 
+    Args:
+        n_bytes: bytes of text by the names of the sources.
+
     Raises:
         UserError: a source is empty.
     """
@@ -65,7 +68,13 @@ class Selection:
 
 
 def opened(text: Text | Source | Sequence[Source], recorder: Recorder, *, field: str = "text") -> Sequence[Source]:
-    """Sources whose `batches` are functions that return the batches from the start on each call."""
+    """The sources for `train_superbpe`, whose `batches` are functions that return batches from the start on each call.
+
+    Args:
+        text: one text, or sources.
+        recorder: records what is read.
+        field: field that holds the text of rows and of records in files.
+    """
     return [replace(source, batches=_rereadable(source.batches, recorder, field)) for source in sources_of(text)]
 
 

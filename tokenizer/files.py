@@ -65,6 +65,10 @@ def confined(folder: Path, name: object) -> Path:
     >>> confined(Path("artifacts/lm"), "model/weights.bin").as_posix()
     'artifacts/lm/model/weights.bin'
 
+    Args:
+        folder: folder that the file is in.
+        name: path relative to the folder, with `/`.
+
     Raises:
         UserError: the name is absolute, leaves the folder, or is not a plain relative path.
     """
@@ -124,6 +128,10 @@ def read_text(path: Path) -> str:
 def read_json(path: Path, remedy: str = "") -> dict[str, Any]:
     """The object in a JSON file.
 
+    Args:
+        path: the file.
+        remedy: what the user can do about a damaged file, for the message.
+
     Raises:
         FileNotFoundError: the path does not exist.
         UserError: the file is not a JSON object, contains a lone surrogate, or is nested too deeply.
@@ -161,6 +169,10 @@ def _finite(text: str) -> float:
 
 def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an .npz file.
+
+    Args:
+        path: the file.
+        remedy: what the user can do about a damaged file, for the message.
 
     Raises:
         FileNotFoundError: the path does not exist.
@@ -200,6 +212,10 @@ def weighted(entry: str, what: str) -> tuple[str, Fraction]:
     >>> [weighted(x, "")[0] for x in ("s3://bucket/a.parquet:3", "http://host:80/a.jsonl", r"C:\data\*.txt")]
     ['s3://bucket/a.parquet', 'http://host:80/a.jsonl', 'C:\\data\\*.txt']
 
+    Args:
+        entry: PATH or PATH:WEIGHT.
+        what: name of the setting, for the message.
+
     Raises:
         UserError: the weight is not a positive number.
     """
@@ -214,7 +230,12 @@ def weighted(entry: str, what: str) -> tuple[str, Fraction]:
 
 
 def checksum(path: Path, *, again: bool = False) -> str:
-    """Return the XXH3-128 of a file (32 hex digits), cached per process until the file changes."""
+    """Return the XXH3-128 of a file (32 hex digits), cached per process until the file changes.
+
+    Args:
+        path: the file.
+        again: read the file even if its checksum is cached.
+    """
     import xxhash
 
     with naming(path), path.open("rb") as file:
@@ -236,7 +257,12 @@ def _identity(file: IO[bytes]) -> tuple[int, int, int, int]:
 
 
 def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return size and checksum of files, for `check_files`."""
+    """Return size and checksum of files, for `check_files`.
+
+    Args:
+        folder: folder of the files.
+        names: paths relative to the folder, with `/`.
+    """
     return {
         name: {"bytes": (folder / name).stat().st_size, "xxh3_128": checksum(folder / name)} for name in sorted(names)
     }
@@ -244,6 +270,10 @@ def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
     """Check that files are regular files inside the folder, and have the recorded sizes.
+
+    Args:
+        folder: folder of the files.
+        files: result of `recorded`.
 
     Raises:
         UserError: a name leaves the folder, a file is not a regular file, or a size differs.
@@ -264,6 +294,12 @@ def check_files(
     progress: Callable[[str, int, int | None], None] | None = None,
 ) -> None:
     """Compare files with their recorded sizes and checksums.
+
+    Args:
+        folder: folder of the files.
+        files: result of `recorded` when they were written.
+        verify: when to read the files.
+        progress: called with ("bytes verified", bytes read, bytes in total).
 
     Raises:
         UserError: a file differs; the message names it.
@@ -319,6 +355,12 @@ _CERTAIN = 0.5
 
 def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
     """Stop work whose files will not fit on the disk.
+
+    Args:
+        folder: the folder of the files.
+        expected: estimate of the bytes to write.
+        what: what is written, a plural for the message.
+        remedy: what the user can do.
 
     Raises:
         UserError: less than half of `expected` is free.

@@ -106,4 +106,5 @@ def split(text: str, pattern: str | Pattern) -> list[str]:
 
 def is_cut(tokens: Sequence[bytes], pattern: Pattern, *, errors: str = "replace") -> npt.NDArray[np.bool_]:
     """Whether a pattern cuts the text of each token; `errors` decodes parts of characters (`bytes.decode`)."""
-    return np.array([len(_native.split(token.decode(errors=errors), pattern.regex)) > 1 for token in tokens], np.bool_)
+    pieces = _native.count_pieces([token.decode(errors=errors) for token in tokens], pattern.regex)
+    return np.array(pieces, dtype=np.int64) > 1

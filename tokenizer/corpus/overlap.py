@@ -35,7 +35,12 @@ class Overlap(NamedTuple):
 
 
 def measured_text(measured: Iterable[Batch], ngram_words: int = 0) -> TextOverlap:
-    """The measured documents, ready for `find_overlap`."""
+    """The measured documents, ready for `find_overlap`.
+
+    Args:
+        measured: The measured documents.
+        ngram_words: Words of an n-gram; 0 to compare whole documents only.
+    """
     text = TextOverlap(ngram_words)
     for batch in measured:
         text.add(batch)
@@ -50,6 +55,12 @@ def find_overlap(
     A word is a run of letters and digits in lower case; what is between words is ignored. In scripts that do not
     separate words (Han, kana, Thai, Lao, Khmer, Burmese), every letter is a word. Hashes of 64 bits are compared.
     Memory is about five times the size of the measured text, whatever the size of the training text.
+
+    Args:
+        measured: Result of `measured_text`.
+        training: The training documents.
+        threads: Threads that scan; None for all cores.
+        progress: Called with ("bytes of training text", bytes scanned, None).
     """
     n_threads, tick, done = thread_count(threads), Throttle(progress, "bytes of training text"), 0
     for batch in training:

@@ -78,7 +78,13 @@ def records_of(file: tuple[File, str], config: CorpusConfig) -> Iterator[Any]:
 
 
 def _ahead(batches: Iterator[_native.Batch], lacking: Skipped, skipped: Skipped) -> Iterator[_native.Batch]:
-    """Prefetch batches on a background thread, so that decoding overlaps with the consumer's work."""
+    """Prefetch batches on a background thread, so that decoding overlaps with the consumer's work.
+
+    Args:
+        batches: the batches.
+        lacking: the parts skipped in `batches`, however many were read.
+        skipped: gets what the batches lack that the consumer has taken.
+    """
     for batch, known in concurrently(lambda _: (next(batches, None), lacking.take()), count(), 1):
         skipped.update(known)
         if batch is None:
@@ -104,6 +110,10 @@ def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed |
     """Feeds of all `files` but local ones, filled in their order by background threads; None for local files.
 
     Memory is at most `remote.BLOCK_BYTES` times `remote.AHEAD + 2` per file that is being read.
+
+    Args:
+        files: files in the order in which they are read.
+        readers: number of files that the consumer reads at the same time.
     """
     feeds = [None if isinstance(file, Path) else _native.Feed() for file in files]
     pairs = zip(files, feeds, strict=True)

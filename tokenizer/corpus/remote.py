@@ -194,6 +194,10 @@ def has_magic(url: str) -> bool:
 def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     """The files that a URL names: one file, the matches of a glob, or the files in a folder.
 
+    Args:
+        url: what the user wrote.
+        keep: selects the files of a folder.
+
     Raises:
         UserError: the place cannot be reached, or a package is missing.
     """
@@ -282,6 +286,12 @@ def attempted(url: str, call: Callable[[], _T], attempts: int | None = None, wha
     """Result of a call, repeated with growing random delays after failures that may be temporary.
 
     The libraries for gs:// and hf:// repeat requests themselves, for about a minute and half a minute.
+
+    Args:
+        url: the start of messages.
+        call: makes one attempt.
+        attempts: number of attempts, `ATTEMPTS` by default.
+        what: what the call does, for messages: the URL "cannot be read".
 
     Raises:
         UserError: the file does not exist, or the call failed for good.

@@ -137,6 +137,12 @@ def snapshot(
 ) -> tuple[Path, str]:
     """Folder and commit of files of a repository; `huggingface_hub` caches them, for use offline too.
 
+    Args:
+        repository: Id of the repository.
+        revision: Branch, tag or commit hash; None for the default branch.
+        cache: Folder for downloads; None for that of `huggingface_hub`.
+        patterns: Files to download, by default those of tokenizers.
+
     Raises:
         UserError: The repository cannot be downloaded and is not in the cache, or a package is missing.
     """

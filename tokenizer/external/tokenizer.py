@@ -92,6 +92,10 @@ class ExternalTokenizer(TokenizerLike):
     def encode_batch(self, texts: Texts, *, threads: int | None = None) -> tuple[Ids, Offsets]:
         """Ids of many texts. Special strings are encoded as ordinary text.
 
+        Args:
+            texts: see `Tokenizer.encode_batch`.
+            threads: ignored; the software chooses.
+
         Returns:
             ids: uint32, concatenated ids of all texts.
             offsets: int64 [len(texts) + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.

@@ -46,6 +46,15 @@ def check_forced(
 ) -> None:
     """Reject forced tokens that no text would contain as one token, or that other settings rule out.
 
+    Args:
+        strings: the forced tokens.
+        pattern: pattern of phase 1; it must not cut a forced token.
+        n_merges: maximum number of merges of phase 1.
+        unit: unit of phase 1.
+        special_tokens: strings that are cut out of the text first.
+        forbid: regexes that no token may match, as in `train_bpe`.
+        max_token_bytes: maximum token length, as in `train_bpe`.
+
     Raises:
         UserError: a string is empty, is cut, is too long, or needs a forbidden token; or there are too many.
     """

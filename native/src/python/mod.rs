@@ -43,6 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DIGITS", crate::pretokenize::patterns::DIGITS)?;
     module.add_function(wrap_pyfunction!(patterns::equivalent_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns::named_patterns, module)?)?;
+    module.add_function(wrap_pyfunction!(patterns::count_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(patterns::split, module)?)?;
     module.add_function(wrap_pyfunction!(counting::sum_counts, module)?)?;
     module.add_function(wrap_pyfunction!(merges::are_forbidden, module)?)?;

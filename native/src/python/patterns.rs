@@ -22,6 +22,19 @@ pub fn equivalent_patterns() -> Vec<(&'static str, &'static str)> {
     EQUIVALENT.iter().map(|&(regex, kind)| (regex, name(kind))).collect()
 }
 
+/// The number of pieces of each text; fails if the regex does not compile.
+#[pyfunction]
+pub fn count_pieces(texts: Vec<String>, pattern: &str) -> PyResult<Vec<usize>> {
+    core(|| {
+        let scanner = Scanner::new(pattern)?;
+        let mut counts = vec![0; texts.len()];
+        for (text, count) in texts.iter().zip(&mut counts) {
+            scanner.pieces(text.as_bytes(), |_, _| *count += 1)?;
+        }
+        Ok(counts)
+    })
+}
+
 thread_local! {
     /// The last patterns of `split`: compiling a regex takes a hundred times as long as cutting a short text.
     static LAST: RefCell<VecDeque<(String, Scanner)>> = const { RefCell::new(VecDeque::new()) };

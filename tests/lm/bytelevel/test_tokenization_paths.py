@@ -73,7 +73,7 @@ def test_fences_with_one_pass_and_with_two(fence, count, n):
 
 @pytest.mark.parametrize("preset", ["runs", "none", "uw-2025", "spans"])
 def test_presets(preset):
-    assert check(superwords(PRESETS[preset], LETTERS), LETTERS, [b"ab", b"s a", *prefixes(LETTERS, 1, 4)], 2)
+    assert check(superwords(PRESETS[preset], LETTERS), LETTERS, [b"ab", b"s a", *prefixes(LETTERS, 3, 4)], 2)
 
 
 def test_whole_pieces_without_merges():
