@@ -38,7 +38,7 @@ from tokenizer.errors import listed
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
 from tokenizer.train.balanced import Balanced
-from tokenizer.train.bpe import check_forbid, merges_that_fit, phase1_memory, segment
+from tokenizer.train.bpe import check_forbid, merges_that_fit, phase1_memory, segment, share_left_out
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, read_counts
 from tokenizer.train.forced import NOT_FORCED, check_forced
 
@@ -140,10 +140,9 @@ def run(arguments: argparse.Namespace) -> None:
             counts = balanced.total if balanced else count(corpus)
         weights = "".join(f", {name} ×{weight}" for name, weight in corpus.config.weights.items())
         reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B{weights}")
-        _say_memory(reporter, counts.at_least(arguments.min_pretoken_count), arguments.memory)
-        if arguments.min_pretoken_count > 1:
-            vetoes["min_pretoken_count"] = arguments.min_pretoken_count
+        _say_memory(reporter, counts, arguments)
         options = {"forced_tokens": arguments.forced_tokens, "progress": reporter.progress, **vetoes}
+        options["min_pretoken_count"] = arguments.min_pretoken_count
         with reporter.stage("phase 1"):
             tokenizer = train_bpe(balanced or counts, arguments.vocab_size, **options)
         if balanced:
@@ -169,17 +168,19 @@ def run(arguments: argparse.Namespace) -> None:
     finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
 
 
-def _say_memory(reporter: Reporter, counts: PretokenCounts, limit: int | None) -> None:
+def _say_memory(reporter: Reporter, counts: PretokenCounts, arguments: argparse.Namespace) -> None:
     """Say what phase 1 takes if that is more than the limit of the tables before it."""
-    needed = phase1_memory(counts)
-    if limit is not None and needed > limit:
-        fewer = counts.at_least(2)
-        share = 1 - fewer.n_total / max(1, counts.n_total)
-        reporter.say(
-            f"phase 1 takes about {si(needed)}B, which --memory does not limit; --min-pretoken-count 2 would take "
-            f"{si(phase1_memory(fewer))}B and leave out {percent(share, 2)} of the text's pretokens",
-            style="yellow",
-        )
+    limit, least = arguments.memory, arguments.min_pretoken_count
+    if limit is None or (needed := phase1_memory(counts.at_least(least))) <= limit:
+        return
+    least *= 2
+    fewer = counts.at_least(least)
+    share = percent(share_left_out(counts, fewer), 2)
+    reporter.say(
+        f"phase 1 takes about {si(needed)}B, which --memory does not limit; --min-pretoken-count {least} would take "
+        f"{si(phase1_memory(fewer))}B and leave out {share} of the text's pretokens",
+        style="yellow",
+    )
 
 
 def _check_balance(arguments: argparse.Namespace, corpus: Corpus, rules: Rules | None) -> None:

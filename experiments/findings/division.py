@@ -58,11 +58,13 @@ class _Side(NamedTuple):
         arm: The arm.
         shards: Its held-out text.
         superword: bool[vocab_size], tokens that are superwords.
+        untrained: bool[vocab_size], as `ScoredArm.untrained`.
     """
 
     arm: ScoredArm
     shards: Shards
     superword: NDArray[np.bool_]
+    untrained: NDArray[np.bool_]
 
 
 class _Chunk(NamedTuple):
@@ -183,7 +185,7 @@ def table(numbers: Mapping[str, Any], label: str) -> Table:
 def _side(arm: ScoredArm) -> _Side:
     superword = np.zeros(arm.tokenizer.vocab_size, bool)
     superword[arm.tokenizer.superword_ids()] = True
-    return _Side(arm, open_shards(arm.heldout, arm), superword)
+    return _Side(arm, open_shards(arm.heldout, arm), superword, arm.untrained())
 
 
 def _spelled(shards: Shards) -> NDArray[np.bool_]:
@@ -215,7 +217,7 @@ def _tokens(side: _Side, documents: Sequence[int]) -> _Tokens:
     kept = [run.token_nats for run in side.arm.evaluations if run.token_nats is not None]
     nats = [np.concatenate([losses[span] for span in spans], dtype=np.float64) for losses in kept]
     ends = np.cumsum(np.concatenate(sizes)) + between
-    return _Tokens(ends, side.superword[ids], side.arm.untrained()[ids], np.array(nats))
+    return _Tokens(ends, side.superword[ids], side.untrained[ids], np.array(nats))
 
 
 def _divided(chunk: _Chunk, reference: _Tokens, other: _Tokens) -> Division:

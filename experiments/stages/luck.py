@@ -151,7 +151,7 @@ def recipe_of(arm: Arm, tokenizer: Any, text: Text) -> Arm | None:
     size, superwords = tokenizer.vocab_size, made.get("phase2")
     specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
     rules = {key: made["phase1"][key] for key in ("unit", "tie_break", "min_count", "max_token_bytes")}
-    rules |= {key: made["phase1"][key] for key in ("min_pretoken_count",) if key in made["phase1"]}
+    rules["min_pretoken_count"] = made["phase1"].get("min_pretoken_count", 1)
     bpe = BpeConfig(vocab_size=size, special_tokens=specials, **rules)
     if superwords is None:
         return dataclasses.replace(arm, recipe="bpe", pattern=tokenizer.pattern, bpe=bpe)

@@ -79,7 +79,7 @@ class Trainer:
         self.flops_per_token = self.model.flops_per_token(self.rows.mean_tokens)
         self.step, self.tokens, self.longest_row, self.seconds = 0, 0, 0, 0.0
         # bool[vocab_size], ids that were a target; None after a checkpoint that did not keep them.
-        self.learned: Tensor | None = torch.zeros(shards.vocab_size, dtype=torch.bool)
+        self.learned: Tensor | None = torch.zeros(shards.vocab_size, dtype=torch.bool, device=self.device)
         self._first_step = 0  # of this process
         self.bytes_seen = 0  # by this process
         self._logged = 0, 0.0
@@ -107,8 +107,6 @@ class Trainer:
         if self.identity.get("compile"):
             self.loss.fuse()
         self.model.to(self.device)
-        assert self.learned is not None
-        self.learned = self.learned.to(self.device)
         self.optimizers = build_optimizers(self.model, config, world)
         self._resume()
         if not world.all_equal(self.step):

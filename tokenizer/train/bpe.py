@@ -129,6 +129,7 @@ def train_bpe(
     forced = _forced_ranks(forced_tokens)
     base = Tokenizer.from_ranks(forced, pattern=counts.pattern) if len(forced) else start
     segments = segment(counts, base)
+    about_rare = {"min_pretoken_count": min_pretoken_count, "left_out": share_left_out(whole, counts)}
     if len(segments.words) + counts.n_distinct >= MOST_CELLS:
         raise UserError(_too_large(counts, min_pretoken_count))
     trained = _merge(counts, segments, n_merges - len(forced), rules | vetoes, strings, progress, balanced, base)
@@ -155,7 +156,7 @@ def train_bpe(
             **vetoes,
             **({"forced_tokens": list(forced_tokens)} if forced_tokens else {}),
             **({} if balanced is None else {"balanced": balanced.about()}),
-            **({} if counts is whole else _left_out(whole, counts, min_pretoken_count)),
+            **({} if counts is whole else about_rare),
             "ran_out_of_pairs": made < n_merges,
             "continued_from": None if start is None else start.name,
             "merges": made,
@@ -195,13 +196,13 @@ def _too_large(counts: PretokenCounts, least: int) -> str:
     return (
         f"phase 1 cannot hold {counts.n_distinct:,} distinct pretokens of {len(counts.data):,} bytes (together at most "
         f"{MOST_CELLS:,}); use min_pretoken_count={enough}, which leaves out "
-        f"{100 * _left_out(counts, fewer, enough)['left_out']:.2g} % of the text's pretokens, or less text"
+        f"{100 * share_left_out(counts, fewer):.2g} % of the text's pretokens, or less text"
     )
 
 
-def _left_out(whole: PretokenCounts, counts: PretokenCounts, least: int) -> dict[str, float]:
-    """What `min_pretoken_count` did, for the provenance: the share of all occurrences of pretokens that it left out."""
-    return {"min_pretoken_count": least, "left_out": 1 - counts.n_total / max(1, whole.n_total)}
+def share_left_out(whole: PretokenCounts, kept: PretokenCounts) -> float:
+    """Share of all occurrences of pretokens that `min_pretoken_count` leaves out."""
+    return 1 - kept.n_total / max(1, whole.n_total)
 
 
 def check_forbid(forbid: Sequence[str]) -> None:
