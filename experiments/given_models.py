@@ -38,7 +38,7 @@ from experiments.store.manifest import MANIFEST
 from experiments.store.trained_models import tokenizer_place
 from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
-from lm.hf.pretrained import ADAPTER
+from lm.hf.pretrained import ADAPTER, FILES, base_of
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, counted, listed
 from tokenizer.external.load import load_pretrained
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 CONTEXT_BYTES = 4096
 """Default context of a scored token: far more than most models need, and within the positions of most."""
-_FILES = ("*.json", "*.safetensors", "*.model", "*.tiktoken", "*.txt", "*.jinja")
 WEIGHTS = ".weights.json"
 """File among the artifacts that remembers hashes of weights."""
 
@@ -163,12 +162,13 @@ class OpenedModel:
         self.own = artifact_at(self.folder, TrainedModel) if self.folder.exists() else None
         if not self.folder.exists():
             name, _, revision = given.model.partition("@")
-            patterns = (*_FILES, *["*.py"] * loading.remote_code)
+            patterns = (*FILES, *["*.py"] * loading.remote_code)
             self.folder, self.revision = snapshot(name, revision or None, None, patterns)
         elif not is_model(given.model):
             raise UserError(
                 f"{given.model} has no model: config.json is missing; name a folder that transformers wrote"
             )
+        base_of(self.folder)  # fails before any model is scored
 
     @cached_property
     def tokenizer(self) -> Pretrained:
@@ -207,7 +207,9 @@ class OpenedModel:
         """Everything besides the tokenizer that determines the losses."""
         if self.own is not None:
             return {"own": self.own.hash}
-        where = self.revision or fingerprint(self.folder, self._cache)
+        # The commit of an adapter does not determine the weights that it is merged into.
+        is_adapter = (self.folder / ADAPTER).is_file()
+        where = fingerprint(self.folder, self._cache) if is_adapter or not self.revision else self.revision
         start = [*self.start.before, self.start.id, self.start.everywhere, self.end_id]
         code = {"remote_code": True} if self._loading.remote_code else {}
         return {"model": where, "start": start, "dtype": self._dtype, **code}
@@ -294,9 +296,9 @@ def fingerprint(folder: Path, cache: Path) -> str:
         found[file.name] = entry[2]
     cache.parent.mkdir(parents=True, exist_ok=True)
     write_json(cache, known)
-    if (folder / ADAPTER).is_file():  # the weights that it is merged into
-        base = Path(read_json(folder / ADAPTER).get("base_model_name_or_path", ""))
-        found["base"] = fingerprint(base, cache) if base.is_dir() else str(base)
+    base = base_of(folder)
+    if base is not None:  # the weights that it is merged into
+        found["base"] = base[1] or fingerprint(base[0], cache)
     return digest(found)
 
 

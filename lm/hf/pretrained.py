@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizer import system
 from tokenizer.errors import UserError, shortened
+from tokenizer.external.opening import is_repository_id, snapshot
+from tokenizer.files import read_json
 from tokenizer.formats import carried
+from tokenizer.formats.hf import HF_CONFIG_FILE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import torch
 
     from tokenizer import Tokenizer
 
 ADAPTER = "adapter_config.json"
+FILES = ("*.json", "*.safetensors", "*.model", "*.tiktoken", "*.txt", "*.jinja")
+"""Files of a model in a repository that are downloaded."""
+
+
+def base_of(folder: Path) -> tuple[Path, str | None] | None:
+    """Find the model that an adapter of PEFT is merged into; one in a repository is downloaded.
+
+    Args:
+        folder: Folder of a model or of an adapter.
+
+    Returns:
+        The folder of the adapter's model, and its commit if it is in a repository; None if there is no adapter.
+
+    Raises:
+        UserError: The adapter is incomplete, its model cannot be found, or PEFT is missing.
+    """
+    if not (folder / ADAPTER).is_file():
+        return None
+    if not (folder / "adapter_model.safetensors").is_file():
+        raise UserError(f"{folder} has no adapter_model.safetensors; save the adapter in safetensors")
+    if importlib.util.find_spec("peft") is None:
+        raise UserError(f"{folder} is an adapter: to merge it, run: pip install peft")
+    about = read_json(folder / ADAPTER)
+    base = about.get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{folder / ADAPTER} names no base_model_name_or_path; add the model that it was trained on")
+    if Path(base).is_dir():
+        return Path(base), None
+    if not is_repository_id(base):
+        raise UserError(f"{base}, which {folder / ADAPTER} was trained on, does not exist; correct its path there")
+    return snapshot(base, about.get("revision"), None, FILES)
 
 
 def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device_map: str | None = None) -> Any:
@@ -31,36 +64,42 @@ def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device
     Raises:
         UserError: If there is no model, or it is damaged or incomplete, or a package is missing.
     """
-    adapter = (folder / ADAPTER).is_file()
-    if not adapter and not (folder / "config.json").is_file():
+    base = base_of(folder)
+    if base is not None:
+        return _merged(load(base[0], dtype=dtype, remote_code=remote_code, device_map=device_map), folder)
+    if not (folder / "config.json").is_file():
         raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
     import transformers
 
-    options: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "trust_remote_code": remote_code}
+    options: dict[str, Any] = {"use_safetensors": True, "local_files_only": True, "trust_remote_code": remote_code}
     if device_map is not None:
         options["device_map"] = device_map
     transformers.utils.logging.disable_progress_bar()
     opener = transformers.AutoModelForCausalLM
-    if adapter:
-        if not (folder / "adapter_model.safetensors").is_file():
-            raise UserError(f"{folder} has no adapter_model.safetensors; save the adapter in safetensors")
-        try:
-            opener = importlib.import_module("peft").AutoPeftModelForCausalLM
-        except ModuleNotFoundError:
-            raise UserError(f"{folder} is an adapter: to merge it, run: pip install peft") from None
-    else:
-        options |= {"use_safetensors": True, "output_loading_info": True}
     try:
-        loaded = opener.from_pretrained(str(folder), **options)
+        model, info = opener.from_pretrained(str(folder), dtype=dtype, output_loading_info=True, **options)
     except Exception as error:  # any, in files that others wrote
         why = shortened(" ".join(str(error).split()))
         raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {why}") from error
-    if adapter:
-        return loaded.merge_and_unload()
-    model, info = loaded
     if info["missing_keys"]:
         raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
     return model
+
+
+def _merged(model: Any, folder: Path) -> Any:
+    """Merge an adapter of PEFT into its model, which gets rows for the tokens that the adapter's tokenizer adds."""
+    import transformers
+
+    peft = importlib.import_module("peft")
+    try:
+        if (folder / HF_CONFIG_FILE).is_file():
+            n_tokens = len(transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True))
+            if n_tokens > model.get_input_embeddings().weight.shape[0]:
+                model.resize_token_embeddings(n_tokens)
+        return peft.PeftModelForCausalLM.from_pretrained(model, str(folder)).merge_and_unload()
+    except Exception as error:  # any, in files that others wrote
+        why = shortened(" ".join(str(error).split()))
+        raise UserError(f"{folder} cannot be merged into its model: {why}") from error
 
 
 def with_settings(tokenizer: Tokenizer, folder: Path, own: Tokenizer) -> Tokenizer:

@@ -1,5 +1,6 @@
 """Models of `transformers` as models that an evaluation can score, against their own logits and a plain computation."""
 
+import json
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from lm.data.shards import Shards
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
 from lm.evaluate.texts import evaluate_texts
+from lm.hf import pretrained
 from lm.hf.scoring import PretrainedModel, Start, context_tokens, deployment_of, start_of
 from tests.lm.conftest import TEXTS
 from tokenizer import Batch, UserError
@@ -216,3 +218,28 @@ def test_a_model_that_sees_later_tokens_is_rejected(tmp_path):
     scorable = PretrainedModel(made("Bert"), tokenizer, Start("</s>", tokenizer.end_id, ""), None)
     with pytest.raises(UserError, match="not causal"):
         evaluate_texts(scorable, tokenizer, DOCUMENTS)
+
+
+def test_the_model_of_an_adapter_is_found_before_anything_is_scored(tmp_path, monkeypatch):
+    assert pretrained.base_of(tmp_path) is None
+    about = tmp_path / pretrained.ADAPTER
+    about.write_text("{}")
+    with pytest.raises(UserError, match=r"adapter_model.safetensors; save"):
+        pretrained.base_of(tmp_path)
+    (tmp_path / "adapter_model.safetensors").touch()
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(UserError, match="pip install peft"):
+        pretrained.load(tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    with pytest.raises(UserError, match="names no base_model_name_or_path"):
+        pretrained.base_of(tmp_path)
+    about.write_text(json.dumps({"base_model_name_or_path": "/not/here"}))
+    with pytest.raises(UserError, match=r"/not/here.*correct its path"):
+        pretrained.base_of(tmp_path)
+    about.write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
+    assert pretrained.base_of(tmp_path) == (tmp_path, None)
+    asked = []
+    monkeypatch.setattr(pretrained, "snapshot", lambda *words: asked.append(words) or (tmp_path, "c0ffee"))
+    about.write_text(json.dumps({"base_model_name_or_path": "org/model", "revision": "v1"}))
+    assert pretrained.base_of(tmp_path) == (tmp_path, "c0ffee")
+    assert asked == [("org/model", "v1", None, pretrained.FILES)]
