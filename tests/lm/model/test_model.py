@@ -3,7 +3,6 @@ import math
 
 import pytest
 import torch
-import torch._dynamo
 import torch.nn.functional as F
 
 from lm.model.loss import Objective

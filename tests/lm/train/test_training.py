@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-import torch._dynamo
 
 from lm.model import transformer
 from lm.model.loss import Objective
