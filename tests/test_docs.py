@@ -11,6 +11,9 @@ import pytest
 from experiments.cli.compose import check, keys
 from experiments.cli.main import NAMES
 from superbpe.rules import PHASE1
+from tests.composition import reuse_parts
+
+reuse_parts()
 
 _ROOT = Path(__file__).parents[1]
 _PAGES = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").rglob("*.md"))]

@@ -26,9 +26,8 @@ from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
 
 VOCAB = 128_256
-PRESETS = {
-    path.stem: Deployment(**OmegaConf.load(path)) for path in (Path(configs.__file__).parent / "deployment").glob("*.yaml")
-}
+FILES = (Path(configs.__file__).parent / "deployment").glob("*.yaml")
+PRESETS = {path.stem: Deployment(**OmegaConf.load(path)) for path in FILES}
 
 
 def counted(d, queries, keys):

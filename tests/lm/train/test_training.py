@@ -176,7 +176,7 @@ def test_compiled_training_computes_the_same_with_two_graphs(shards, tmp_path, m
     counters = torch._dynamo.utils.counters
     counters.clear()
     config = dataclasses.replace(
-        CONFIG, train_bytes=24 * 256, tokens_per_step=120.0, document_mask=True, microbatch_size=3
+        CONFIG, train_bytes=8 * 256, tokens_per_step=120.0, document_mask=True, microbatch_size=3
     )
     _, plain = run(shards, tmp_path / "plain", config)
     assert not counters["stats"]
