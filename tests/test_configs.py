@@ -47,17 +47,15 @@ _OF_PATHS |= {"experiment": ("spans", "uw_2025", "uw_paper")}
 _NEEDS = {f"{group}={name}": ["corpus.paths=[a]"] for group, names in _OF_PATHS.items() for name in names}
 _NEEDS |= {"corpus=hf": ["corpus.dataset=a"]}
 _GROUPS = {path.name for path in _ROOT.iterdir() if any(path.glob("*.yaml"))} | {"superbpe"}
-_ALONE = ["arms", "experiment"]  # these set other groups
 _OPTIONS = {group: [f"{group}={choice}" for choice in choices(group)] for group in sorted(_GROUPS)}
-# One option of each of the other groups at a time.
-_TOGETHER = itertools.zip_longest(*(options for group, options in _OPTIONS.items() if group not in _ALONE))
+# An experiment sets other groups, and arms are chosen together; of the rest, one option of each group at a time.
+_ALONE = [f"arms=[{','.join(choices('arms'))}]", *_OPTIONS.pop("experiment")]
+_ROWS = [[option] for option in _ALONE]
+del _OPTIONS["arms"]
+_ROWS += [list(filter(None, row)) for row in itertools.zip_longest(*_OPTIONS.values())]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [*([option] for group in _ALONE for option in _OPTIONS[group]), *(list(filter(None, row)) for row in _TOGETHER)],
-    ids=",".join,
-)
+@pytest.mark.parametrize("options", _ROWS, ids=",".join)
 def test_every_option_composes(options):
     config = load([*options, *(setting for option in options for setting in _NEEDS.get(option, []))])
     chosen = dict(option.split("=") for option in options)

@@ -75,7 +75,8 @@ def test_three_processes_train_what_one_trains_and_resume_exactly(shards, tmp_pa
 
 @pytest.mark.slow
 def test_the_others_do_not_wait_for_a_failed_process(shards, tmp_path):
-    job = {"name": "run", "folder": "run", "fail_at": 3}
+    rows_for_two = {"train_bytes": 8 * 512, "bytes_per_step": 512}
+    job = {"name": "run", "folder": "run", "fail_at": 3, "train": rows_for_two}
     first_fails = start(shards, tmp_path / "run", [job], 2)
     second_fails = start(shards, tmp_path / "other", [job | {"fail_rank": 1}], 2)
 
