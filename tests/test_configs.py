@@ -1,6 +1,7 @@
 """Every choice of every configuration group composes; every bound of a setting holds."""
 
 import dataclasses
+import itertools
 import re
 from pathlib import Path
 
@@ -28,8 +29,11 @@ from lm.model.sampling import SamplingConfig
 from lm.model.transformer import Transformer
 from lm.train.config import TrainConfig
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
+from tests.composition import reuse_parts
 from tokenizer.errors import UserError
 from tokenizer.fields import limits_of
+
+reuse_parts()
 
 
 def _superbpe(config):
@@ -40,15 +44,27 @@ def _superbpe(config):
 _ROOT = Path(configs.__file__).parent
 _OF_PATHS = {"corpus": ("files", "dclm_baseline", "dclm_edu", "fineweb_edu", "finepdfs", "starcoder")}
 _OF_PATHS |= {"experiment": ("spans", "uw_2025", "uw_paper")}
-_NEEDS = {f"{group}/{name}": ["corpus.paths=[a]"] for group, names in _OF_PATHS.items() for name in names}
-_NEEDS |= {"corpus/hf": ["corpus.dataset=a"]}
-_GROUPS = [*(path.name for path in _ROOT.iterdir() if any(path.glob("*.yaml"))), "superbpe"]
-_OPTIONS = sorted(f"{group}/{choice}" for group in _GROUPS for choice in choices(group))
+_NEEDS = {f"{group}={name}": ["corpus.paths=[a]"] for group, names in _OF_PATHS.items() for name in names}
+_NEEDS |= {"corpus=hf": ["corpus.dataset=a"]}
+_GROUPS = {path.name for path in _ROOT.iterdir() if any(path.glob("*.yaml"))} | {"superbpe"}
+_OPTIONS = {group: [f"{group}={choice}" for choice in choices(group)] for group in sorted(_GROUPS)}
+# An experiment sets other groups, and arms are chosen together; of the rest, one option of each group at a time.
+_ALONE = [f"arms=[{','.join(choices('arms'))}]", *_OPTIONS.pop("experiment")]
+_ROWS = [[option] for option in _ALONE]
+del _OPTIONS["arms"]
+_ROWS += [list(filter(None, row)) for row in itertools.zip_longest(*_OPTIONS.values())]
 
 
-@pytest.mark.parametrize("option", _OPTIONS)
-def test_every_option_composes(option):
-    load([option.replace("/", "="), *_NEEDS.get(option, [])])
+@pytest.mark.parametrize("options", _ROWS, ids=",".join)
+def test_every_option_composes(options):
+    config = load([*options, *(setting for option in options for setting in _NEEDS.get(option, []))])
+    chosen = dict(option.split("=") for option in options)
+    if (budget := chosen.get("budget")) is not None:
+        assert config.budget.mode == budget
+    if (preset := chosen.get("superbpe")) is not None:
+        assert part(Rules, config.superbpe) == PRESETS[preset]
+        assert {"pattern": config.superbpe.phase1_pattern, "unit": config.superbpe.phase1_unit} == PHASE1[preset]
+        assert config.superbpe.transition == TRANSITION[preset]
 
 
 _SETTINGS = [
@@ -79,6 +95,7 @@ def test_the_default_is_the_demo():
     config = load()
     assert config.corpus.source == "embedded"
     assert config.logger == "none"
+    assert config.deployment == Deployment()
     assert config.lm.train.train_bytes == config.budget.train_bytes
     assert config.eval.context_bytes <= config.lm.train.context_bytes
     assert load(["lm.train.compile=true"]).lm.train.compile is True
@@ -93,48 +110,39 @@ def test_the_bakeoff_gives_a_verdict_about_tokenizers():
     assert (config.lm.n_seeds, config.budget.mode, config.lm.tune_rates) == (3, "equal_bytes", [0.5, 1, 2])
 
 
-def test_every_preset_is_a_choice():
+def test_presets_and_budgets_are_choices():
     assert set(choices("superbpe")) == set(PRESETS)
     assert choices("superbpe.unit") == []
-
-
-@pytest.mark.parametrize("name", sorted(PRESETS))
-def test_a_preset_as_a_choice(name):
-    config = load([f"superbpe={name}"])
-    assert part(Rules, config.superbpe) == PRESETS[name]
-    assert {"pattern": config.superbpe.phase1_pattern, "unit": config.superbpe.phase1_unit} == PHASE1[name]
-    assert config.superbpe.transition == TRANSITION[name]
-    assert load([f"superbpe={name}", "superbpe.min_count=3"]).superbpe.min_count == 3
+    assert set(choices("budget")) == set(BUDGETS)
 
 
 def test_phase_1_of_superwords_and_of_bpe(tmp_path):
     """A preset sets phase 1 of superwords alone: `bpe` stays at full strength, `bpe_same` follows the preset."""
 
     def phase1(*overrides, folder=None):
-        arms = ["arms=[bpe,bpe_same,superbpe]", *overrides]
-        config = load(arms, config_dir=None if folder is None else str(folder))
+        config = load(["arms=[bpe,bpe_same,superbpe]", *overrides], config_dir=None if folder is None else str(folder))
         found = [(arm.pattern.name, arm.bpe.unit) for arm in resolve_arms(config)]
         assert found[1] == found[2]
-        return found[:2]
+        return found[:2], config
 
     full = ("o200k", "document")
-    assert phase1("superbpe=uw-2025") == [full, ("superbpe", "line")]
-    assert phase1("superbpe=runs") == [full, full]
-    # What is given explicitly applies to all arms.
-    assert phase1("superbpe=uw-2025", "pattern=gpt2") == [("gpt2", "document"), ("gpt2", "line")]
-    assert phase1("superbpe=uw-2025", "bpe.unit=document") == [full, ("superbpe", "document")]
-    assert phase1("superbpe=uw-2025", "superbpe.phase1_pattern=llama3") == [full, ("llama3", "line")]
     # A rule on its own is about phase 2.
-    assert phase1("superbpe=uw-2025", "superbpe.unit=document", "superbpe.fence=none")[1] == ("superbpe", "line")
-    assert phase1("experiment=spans_debug") == [full, ("spans", "document")]
+    rules = ("superbpe.unit=document", "superbpe.fence=none")
+    assert phase1("superbpe=uw-2025", *rules)[0] == [full, ("superbpe", "line")]
+    assert phase1("superbpe=runs")[0] == [full, full]
+    # What is given explicitly applies to all arms.
+    assert phase1("superbpe=uw-2025", "pattern=gpt2")[0] == [("gpt2", "document"), ("gpt2", "line")]
+    assert phase1("superbpe=uw-2025", "bpe.unit=document")[0] == [full, ("superbpe", "document")]
+    assert phase1("superbpe=uw-2025", "superbpe.phase1_pattern=llama3")[0] == [full, ("llama3", "line")]
+    assert phase1("experiment=spans_debug")[0] == [full, ("spans", "document")]
     # Rules in a custom file without a phase 1 leave that of the experiment.
     (tmp_path / "superbpe").mkdir()
     (tmp_path / "superbpe" / "mine.yaml").write_text("transition: 0.5\nunit: line\n")
     (tmp_path / "superbpe" / "based.yaml").write_text("defaults:\n  - uw-paper\nmax_words: 3\n")
-    assert phase1("superbpe=mine", folder=tmp_path) == [full, full]
-    assert phase1("superbpe=based", folder=tmp_path) == [full, ("uw-paper", "line")]
-    based = part(Rules, load(["superbpe=based"], config_dir=str(tmp_path)).superbpe)
-    assert based == dataclasses.replace(PRESETS["uw-paper"], max_words=3)
+    assert phase1("superbpe=mine", folder=tmp_path)[0] == [full, full]
+    of_arms, config = phase1("superbpe=based", "superbpe.min_count=3", folder=tmp_path)
+    assert of_arms == [full, ("uw-paper", "line")]
+    assert part(Rules, config.superbpe) == dataclasses.replace(PRESETS["uw-paper"], max_words=3, min_count=3)
 
 
 @pytest.mark.slow
@@ -169,8 +177,3 @@ def test_the_released_recipes(name, tokens, inherited):
     assert dataclasses.asdict(part(Rules, config.superbpe)) == dataclasses.asdict(PRESETS[preset])
     same, superbpe = resolve_arms(config)  # the released comparison is between two arms with one phase 1
     assert {(arm.pattern.name, arm.bpe.unit) for arm in (same, superbpe)} == {tuple(PHASE1[preset].values())}
-
-
-@pytest.mark.parametrize("mode", BUDGETS)
-def test_every_budget_has_its_file(mode):
-    assert load([f"budget={mode}", "budget.train_bytes=20000000"]).budget.mode == mode

@@ -11,6 +11,9 @@ import pytest
 from experiments.cli.compose import check, keys
 from experiments.cli.main import NAMES
 from superbpe.rules import PHASE1
+from tests.composition import reuse_parts
+
+reuse_parts()
 
 _ROOT = Path(__file__).parents[1]
 _PAGES = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").rglob("*.md"))]
@@ -90,9 +93,15 @@ def test_every_command_exists_and_takes_its_arguments(page):
             if "--lm-eval" in flags:  # options of other software follow
                 flags = ["--lm-eval"]
             assert set(flags) <= _options(command), (name, flags)
-            overrides = [word for word in arguments if "=" in word and not word.startswith("--")]
-            if command == "pipeline" and overrides:
-                check(overrides, sweep="--multirun" in flags)
+
+
+@pytest.mark.slow
+def test_every_command_line_of_settings_composes():
+    commands = {tuple(words) for page in _PAGES for words in _commands(page) if words[0] == "pipeline"}
+    assert commands
+    for words in commands:
+        overrides = [word for word in words if "=" in word and not word.startswith("--")]
+        check(overrides, sweep="--multirun" in words)
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)

@@ -23,12 +23,12 @@ ONLY_EXPERIMENTS = {"hydra", "omegaconf"}
 def imported_names(source):
     """Full names that a module imports anywhere except for types: `from a import b` is a.b."""
     names = set()
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.If | ast.Import | ast.ImportFrom)]
     # For types, and for programs, which nothing imports.
     apart = {"TYPE_CHECKING", "__name__ == '__main__'"}
     conditional = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) in apart]
-    left_out = [inner for node in conditional for inner in node.body]
-    for node in (node for node in nodes if node not in left_out):
+    left_out = {id(inner) for node in conditional for inner in node.body}
+    for node in (node for node in nodes if id(node) not in left_out):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

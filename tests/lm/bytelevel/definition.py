@@ -17,6 +17,7 @@ from tokenizer.special import Preparation
 # Few characters, so that they can be tried in all orders; the first of each kind is in the merges, ꙛ and ᠑ are not.
 LETTERS = "abs 1\n'.ꙛ"
 NUMBERS = "a12,. %᠑e"
+MIXED = "a1 s'.\n᠑ꙛ"
 
 
 def made_up(alphabet, n=400, length=24, seed=0):
@@ -63,14 +64,18 @@ def flat(groups):
     return {(*group.prefix, last) for group in groups for last in group.last.tolist()}
 
 
-UNICODE = [chr(point).encode() for point in range(0x80, 0x110000) if not 0xD800 <= point < 0xE000]
 EXTRA = "abs 1\n\t'’.ꙛꙚꀀ᠑½中é⁂%,eé\u0300🦀\ufe0f\u2005"
+
+
+@cache
+def unicode():
+    return [chr(point).encode() for point in range(0x80, 0x110000) if not 0xD800 <= point < 0xE000]
 
 
 @cache
 def completions(partial, most):
     """Up to N characters from all of Unicode that begin with these bytes."""
-    found = UNICODE[bisect(UNICODE, partial) : bisect(UNICODE, partial[:-1] + bytes([partial[-1] + 1]))]
+    found = unicode()[bisect(unicode(), partial) : bisect(unicode(), partial[:-1] + bytes([partial[-1] + 1]))]
     return [c.decode() for c in found[:: 1 + len(found) // most]]
 
 

@@ -1,6 +1,5 @@
 """Byte probabilities against sums over sequences, each scored by a whole forward pass."""
 
-import functools
 import math
 
 import numpy as np
@@ -9,7 +8,6 @@ import torch
 
 from lm.bytelevel import byte_model
 from lm.bytelevel.byte_model import END, ByteModel
-from lm.bytelevel.tokenization_paths import TokenizationPaths
 from lm.evaluate.forward import Forward
 from lm.model.generation import generate
 from lm.model.language_model import LanguageModel
@@ -19,20 +17,13 @@ from tests.lm import tiny
 from tests.lm.bytelevel.definition import LETTERS, bpe, brute, flat, is_canonical, normalizing, superwords
 from tokenizer.errors import UserError
 
-STRINGS = [b"a", b"ab", b"  ", b"s'", b"ab a", b" sab 1", b"'s b"]
+STRINGS = [b"ab", b"  ", b"s'", b"ab a", b" sab 1"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def paths_are_found_once():
-    """Finding them takes most of the time: models of one tokenizer share what they have found."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(byte_model, "TokenizationPaths", functools.cache(TokenizationPaths))
-        yield
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("lifted", "runs")]
 
 
-@pytest.fixture(
-    scope="module", params=["llama3", pytest.param("lifted", marks=pytest.mark.slow), "kept", "runs", "bytes"]
-)
+@pytest.fixture(scope="module", params=["llama3", "kept", "bytes", *SLOW])
 def lm(request):
     makers = {
         "lifted": lambda: superwords(PRESETS["spans"], LETTERS),
@@ -78,9 +69,10 @@ def test_sums_over_canonical_paths(lm):
     several = 0
     for data in STRINGS:
         several += len(flat(model.paths.find(data))) > 1
-        assert model.log_prob(data) == pytest.approx(log_mass(lm, data), abs=1e-5)
+        masses = [log_mass(lm, data[:cut]) for cut in range(len(data) + 1)]
+        assert model.log_prob(data) == pytest.approx(masses[-1], abs=1e-5)
         for cut in range(len(data)):
-            expected = log_mass(lm, data) - log_mass(lm, data[:cut])
+            expected = masses[-1] - masses[cut]
             assert model.log_prob(data[cut:], data[:cut]) == pytest.approx(expected, abs=1e-5)
     assert several or lm.tokenizer.vocab_size == 257
 
@@ -95,7 +87,7 @@ def test_trees_and_rows_without_a_cache_agree(lm):
 
 def test_next_bytes_are_a_distribution_and_agree_with_strings(lm):
     model = ByteModel(lm)
-    for prefix in (b"", b"a", b"ab ", b"s'", b"  ", b"1a"):
+    for prefix in (b"", b"ab ", b"s'", b"  "):
         probabilities = model.next_byte(prefix)
         assert 0 < probabilities.sum() < 1 + 1e-12
         for byte in b"abs 1\n'.":
@@ -223,7 +215,7 @@ def test_normalized_text_is_scored(normalized):
 def test_bytes_of_normalized_text(normalized):
     """The chain rule holds over all bytes, also inside characters and combining sequences."""
     model = ByteModel(normalized)
-    data = model.paths.normalized("ae\u0301e\u0305".encode())
+    data = model.paths.normalized("e\u0301e\u0305".encode())
     total = sum(math.log(model.next_byte(data[:i])[byte]) for i, byte in enumerate(data))
     assert model.log_prob(data) == pytest.approx(total, abs=1e-5)
 
@@ -263,15 +255,18 @@ def test_mistakes():
 MANY = ["", "ab", "ab s", "ab sab", "ab sab ab", "s'", "ab ab " * 6, "1 ab"]
 
 
-@pytest.mark.parametrize("rows", [3, 32])
-def test_batches_give_the_numbers_of_single_requests(lm, rows):
+def test_batches_give_the_numbers_of_single_requests(lm):
     answers = [" ab", "", "a", "b 1", " s" * 8]
     requests = [(prompt, answers[: 1 + i % 5]) for i, prompt in enumerate(MANY)]
-    batched, single = ByteModel(lm, batch_rows=rows), ByteModel(lm, batch_rows=1)
-    for scores, (prompt, some) in zip(batched.choices(requests), requests, strict=True):
-        assert scores == pytest.approx(single.choices([(prompt, some)])[0], rel=1e-6, abs=1e-6)
+    single = ByteModel(lm, batch_rows=1)
+    alone = [single.choices([request])[0] for request in requests]
+    for scores, (prompt, some) in zip(alone, requests, strict=True):
         assert scores == pytest.approx([single.log_prob(answer, prompt) for answer in some], rel=1e-6, abs=1e-5)
-    assert batched._reader.passes < single._reader.passes
+    for rows in (3, 32):
+        batched = ByteModel(lm, batch_rows=rows)
+        for scores, expected in zip(batched.choices(requests), alone, strict=True):
+            assert scores == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        assert batched._reader.passes < single._reader.passes
 
 
 def test_a_batch_of_greedy_checks_equals_single_ones(lm):
@@ -282,7 +277,7 @@ def test_a_batch_of_greedy_checks_equals_single_ones(lm):
         if byte == END:
             break
         likely += bytes([byte])
-    pairs = [(likely[cut:], likely[:cut]) for cut in range(len(likely))] + [("ab", prompt) for prompt in MANY[1:4]]
+    pairs = [(likely[cut:], likely[:cut]) for cut in range(len(likely))] + [("ab", prompt) for prompt in MANY[1:3]]
     pairs = [(text, prompt) for text, prompt in pairs if text]
     expected = []
     for text, prompt in pairs:

@@ -40,7 +40,7 @@ def steps(device, n, *, lengths, bf16=False, fuse=False):
     model = build(device)
     objective = Objective(model)
     if fuse:
-        objective.fuse(backend="inductor" if device == "cuda" else "aot_eager")
+        objective.fuse()
     optimizers = build_optimizers(model, RATES)
     losses, gradients = [], {}
     for _ in range(n):
@@ -63,6 +63,8 @@ def distance(found, expected):
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_ten_steps_in_fp32(device, monkeypatch, lengths):
+    if device == "cpu" and lengths != LENGTHS[1]:
+        pytest.skip("the CPU is compared with itself once")
     # On CUDA Muon computes in bf16.
     monkeypatch.setattr(optim, "orthogonalize", functools.partial(optim.orthogonalize, dtype=torch.float32))
     expected, found = (steps(place, 10, lengths=lengths) for place in ("cpu", device))
@@ -72,31 +74,28 @@ def test_ten_steps_in_fp32(device, monkeypatch, lengths):
     assert expected[0][-1] < 0.8 * expected[0][0]
 
 
-@pytest.fixture(scope="module")
-def ten_losses():
-    """Losses of the CPU in fp32."""
-    return steps("cpu", 10, lengths=LENGTHS[1])[0]
-
-
 @pytest.mark.parametrize("fuse", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_ten_steps_in_bf16_stay_within_two_percent(device, ten_losses, fuse):
-    if fuse and device == "cpu":
-        pytest.skip("compiled training on a CPU is checked in tests/lm/train")
+def test_ten_steps_in_bf16_stay_within_two_percent(device, fuse):
+    if device == "cpu":
+        pytest.skip("bf16 and compiled training on a CPU are checked in tests/lm/train")
+    expected, _, _ = steps("cpu", 10, lengths=LENGTHS[1])
     found, _, _ = steps(device, 10, lengths=LENGTHS[1], bf16=True, fuse=fuse)
-    assert found == pytest.approx(ten_losses, rel=0.02)
-    assert found != ten_losses
+    assert found == pytest.approx(expected, rel=0.02)
+    assert found != expected
 
 
 @pytest.mark.parametrize("fuse", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("qk_norm", "bf16"), [(False, False), (True, True)])
 def test_segments(device, qk_norm, bf16, fuse):
     """Several packed sequences, whose numbers and lengths change: hidden states and gradients."""
+    if fuse and device == "cpu":
+        pytest.skip("compiled training on a CPU is checked in tests/lm/train")
     results = []
     for place in ("cpu", device):
         torch.compiler.reset()
         model = build(place, qk_norm=qk_norm)
         if fuse and len(results) == 3:
-            Objective(model).fuse(backend="inductor" if place == "cuda" else "aot_eager")
+            Objective(model).fuse()
         for seed, lengths in enumerate(([300, 1, 40], [128, 64, 7, 2, 90, 33], [5])):
             ids, _, segments = batch(seed, place, lengths)
             with torch.autocast(place, torch.bfloat16, enabled=bf16 and place == device):

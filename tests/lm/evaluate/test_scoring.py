@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-import torch._dynamo
 
 from lm.evaluate import scoring
 from lm.evaluate.bits_per_byte import Evaluation, Grouping

@@ -3,7 +3,6 @@ import math
 
 import pytest
 import torch
-import torch._dynamo
 import torch.nn.functional as F
 
 from lm.model.loss import Objective
@@ -109,6 +108,7 @@ def test_segments_are_computed_as_if_alone(qk_norm, masked, monkeypatch):
     assert set(touched.tolist()) == set(ids[8:40].tolist())
 
 
+@pytest.mark.slow
 def test_other_segments_do_not_recompile():
     torch._dynamo.reset()
     counters = torch._dynamo.utils.counters

@@ -22,11 +22,15 @@ CONFIG = dataclasses.replace(
 )
 
 
-def start(shards, root, jobs):
-    """Exit codes and error output of processes that do these jobs."""
+def start(shards, root, jobs, n=3):
+    """Start N processes that do these jobs."""
     values = {"model": dataclasses.asdict(MODEL), "train": dataclasses.asdict(CONFIG), "jobs": jobs}
     arguments = [str(shards.folder), str(root), json.dumps(values)]
-    started = ranks.start("tests.lm.train.training_processes", arguments, 3)
+    return ranks.start("tests.lm.train.training_processes", arguments, n)
+
+
+def ended(started):
+    """Exit codes and error output of processes."""
     errors = [process.communicate(timeout=240)[1] for process in started]
     return [process.returncode for process in started], errors
 
@@ -45,7 +49,7 @@ def test_three_processes_train_what_one_trains_and_resume_exactly(shards, tmp_pa
         {"name": "alone", "folder": "alone", "absent": True},
         {"name": "after", "folder": "broken"},
     ]
-    codes, errors = start(shards, root, jobs)
+    codes, errors = ended(start(shards, root, jobs))
     assert codes == [0, 0, 0], errors
     assert entries(root / "alone.jsonl") == [{"refused": "process 1: there is no second device"}]
 
@@ -71,15 +75,19 @@ def test_three_processes_train_what_one_trains_and_resume_exactly(shards, tmp_pa
 
 @pytest.mark.slow
 def test_the_others_do_not_wait_for_a_failed_process(shards, tmp_path):
-    job = {"name": "run", "folder": "run", "fail_at": 3}
-    codes, errors = start(shards, tmp_path / "run", [job])
-    assert codes == [1, 1, 1]
+    rows_for_two = {"train_bytes": 8 * 512, "bytes_per_step": 512}
+    job = {"name": "run", "folder": "run", "fail_at": 3, "train": rows_for_two}
+    first_fails = start(shards, tmp_path / "run", [job], 2)
+    second_fails = start(shards, tmp_path / "other", [job | {"fail_rank": 1}], 2)
+
+    codes, errors = ended(first_fails)
+    assert codes == [1, 1]
     assert errors[0].endswith("failed: disk full\n")
     assert errors[1].endswith(f"process 1: {LOST}\n")
     assert "Traceback" not in "".join(errors)
 
-    codes, errors = start(shards, tmp_path / "other", [job | {"fail_rank": 1}])
-    assert codes[:2] == [2, 1]
+    codes, errors = ended(second_fails)
+    assert codes == [2, 1]
     assert "Traceback" not in errors[0]
     assert errors[1].count("Traceback") == 1
     assert entries(tmp_path / "other" / "run.jsonl")[-1] == {"refused": LOST}

@@ -21,7 +21,7 @@ from tokenizer.errors import UserError
 PACKED = dataclasses.replace(
     CONFIG, train_bytes=7 * 256, document_mask=True, microbatch_size=3, context_tokens=20, tokens_per_step=95.0
 )
-STOPS = [*((CONFIG, step) for step in (1, 11, 12)), *((PACKED, step) for step in (1, 4, 6, 7))]
+STOPS = [*((CONFIG, step) for step in (1, 12)), *((PACKED, step) for step in (1, 4, 7))]
 
 
 @pytest.mark.parametrize(("config", "stop_at"), STOPS)
