@@ -7,7 +7,6 @@ result.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import warnings
 from collections import Counter
@@ -39,6 +38,7 @@ from experiments.store.trained_models import tokenizer_place
 from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
 from lm.hf.pretrained import ADAPTER
+from lm.tables import ABOVE_ZERO, Column, header, read_table
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, counted, listed
 from tokenizer.external.load import load_pretrained
@@ -98,7 +98,7 @@ class Loading:
     starts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def read_table(path: Path) -> list[GivenModel]:
+def read_models(path: Path) -> list[GivenModel]:
     """Read models from a CSV table: `arm`, `model`, and optionally `train_flops`, `train_bytes`.
 
     Other columns are ignored. Paths are relative to the table.
@@ -106,25 +106,12 @@ def read_table(path: Path) -> list[GivenModel]:
     Raises:
         UserError: If a column is missing, or a value is wrong.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
+    amount = Column(float, ABOVE_ZERO, needed=False)
+    columns = {"arm": Column(), "model": Column(), "train_flops": amount, "train_bytes": amount}
     models = []
-    for number, row in enumerate(rows, 2):
-        if not row.get("arm") or not row.get("model"):
-            raise UserError(f"{path}, line {number}: arm and model must not be empty")
-        amounts = {}
-        for name in ("train_flops", "train_bytes"):
-            try:
-                amounts[name] = float(row[name]) if row.get(name) else None
-            except ValueError:
-                raise UserError(f"{path}, line {number}: {name}={row[name]} is not a number") from None
-            if (amount := amounts[name]) is not None and not 0 < amount < float("inf"):
-                raise UserError(f"{path}, line {number}: {name}={row[name]} must be a positive number")
+    for _, row in read_table(path, columns):
         here = path.parent / row["model"]
-        models.append(GivenModel(row["arm"], str(here if here.exists() else row["model"]), **amounts))
+        models.append(GivenModel(**{**row, "model": str(here if here.exists() else row["model"])}))
     if not models:
         raise UserError(f"{path} names no model; write a line ARM,MODEL for each")
     return models
@@ -132,10 +119,7 @@ def read_table(path: Path) -> list[GivenModel]:
 
 def is_table(path: str) -> bool:
     """Whether a file is a table of models rather than text."""
-    if Path(path).suffix != ".csv" or not Path(path).is_file():
-        return False
-    with Path(path).open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        return {"arm", "model"} <= set(csv.DictReader(file).fieldnames or ())
+    return {"arm", "model"} <= set(header(Path(path)))
 
 
 def is_model(path: str) -> bool:

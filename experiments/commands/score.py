@@ -32,7 +32,7 @@ from experiments.given_models import (
     default_settings,
     is_model,
     is_table,
-    read_table,
+    read_models,
     score_models,
 )
 from experiments.progress import Reporter
@@ -111,7 +111,7 @@ def _divided(given: Sequence[str]) -> tuple[list[GivenModel], list[str]]:
     for entry in given:
         name, place = named(entry)
         if is_table(place):
-            models += read_table(Path(place))
+            models += read_models(Path(place))
         elif is_model(place):
             models.append(GivenModel(name or Path(place.partition("@")[0]).name, place))
         else:
