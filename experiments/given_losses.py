@@ -11,6 +11,7 @@ import xxhash
 from experiments.findings.differences import ALL, differences_of
 from experiments.numbers import percent_change, signed
 from experiments.progress import Lines, Table
+from experiments.report.comparison_page import DIFFERENCES
 from experiments.report.figures import to_csv
 from lm.evaluate.bits_per_byte import KIND, SOURCE, Evaluation
 from lm.evaluate.comparison import compare_all, eligible
@@ -36,7 +37,7 @@ COLUMNS = {
     "kind": Column(needed=False),
     "tokens": Column(int, needed=False),
 }
-NUMBERS, DIFFERENCES = "comparison.json", "differences.csv"
+NUMBERS = "comparison.json"
 
 
 def read_losses(path: Path) -> dict[str, list[Evaluation]]:

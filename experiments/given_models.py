@@ -23,11 +23,10 @@ import xxhash
 from experiments.api import ComparedRuns, write_comparison
 from experiments.config import BudgetConfig, RunnerConfig
 from experiments.findings.next_step import FROM_ELSEWHERE
-from experiments.logging.tracking import Tracker
 from experiments.progress import Reporter, quiet
 from experiments.results import TokenizerFolder, TrainedModel
 from experiments.stages import heldout
-from experiments.stages.context import Context
+from experiments.stages.context import open_context
 from experiments.stages.corpus import Text
 from experiments.stages.shards import EncodedArm, encode
 from experiments.stages.tokenizers import ArmTokenizer, keep
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     import torch
 
     from experiments.findings.compared import Findings, ScoredArm
+    from experiments.stages.context import Context
     from lm.evaluate.deployment import Deployment
     from lm.evaluate.forward import ScorableModel
     from lm.hf.scoring import Start
@@ -315,26 +315,12 @@ def score_models(
         UserError: A model or the text cannot be read, or seeds of an arm have different tokenizers.
     """
     shown_by = reporter or quiet()
-    store = Store.at(artifacts, progress=shown_by.progress, on_wait=lambda name: shown_by.say(f"waiting for {name}"))
-    out.mkdir(parents=True, exist_ok=True)
-    record = records.Record(str(out.resolve()), [], store=records.recorded_place(artifacts))
-    store.on_use = record.uses
-    record.save()
-    try:
-        with (
-            records.running(store, out),
-            warnings.catch_warnings(),
-            Tracker(out, "none", "", {}) as tracker,
-        ):
-            warnings.showwarning = lambda message, *_, **__: shown_by.say(f"warning: {message}", style="yellow")
-            context = Context(store, shown_by, tracker, RunnerConfig())
-            return _score(
-                context, record, models, text, out, loading or Loading(), settings or default_settings(), deployment,
-                tolerance,
-            )  # fmt: skip
-    except BaseException as error:
-        record.failed(error)
-        raise
+    settings = settings or default_settings()
+    with (
+        records.recorded(out, [], artifacts) as record,
+        open_context(out, artifacts, RunnerConfig(), shown_by, "none", "", {}, on_use=record.uses) as context,
+    ):
+        return _score(context, record, models, text, out, loading or Loading(), settings, deployment, tolerance)
 
 
 def default_settings(context_bytes: int = CONTEXT_BYTES, **settings: Any) -> EvalConfig:
