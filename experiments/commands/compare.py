@@ -105,13 +105,9 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
         return
     found = compare_runs(runs, **where, downstream=arguments.downstream, out=out)
     from experiments.findings.next_step import Step
-    from experiments.findings.terminal import show_tables
-    from experiments.findings.verdict import detail, verdict
+    from experiments.findings.terminal import show_findings
 
-    show_tables(reporter, "Held-out text", found.result, found.numbers)
-    reporter.say(verdict(found.result), style="bold")
-    for text in detail(found.result).splitlines():
-        reporter.say(text)
+    show_findings(reporter, "Held-out text", found.result, found.numbers)
     then = Step(**found.numbers["next"]).follow(reporter) if found.numbers["next"] else []
     several = (
         []

@@ -95,13 +95,11 @@ def run(arguments: argparse.Namespace) -> None:
             artifacts=arguments.artifacts,
             reporter=reporter,
         )
-    from experiments.findings.terminal import show_tables
-    from experiments.findings.verdict import conditions, detail, verdict
+    from experiments.findings.terminal import show_findings
+    from experiments.findings.verdict import conditions
 
-    show_tables(reporter, "The text, models as given", found.result, found.numbers)
-    reporter.say(verdict(found.result), style="bold")
-    for line in [*detail(found.result).splitlines(), conditions(found.result)]:
-        reporter.say(line)
+    show_findings(reporter, "The text, models as given", found.result, found.numbers)
+    reporter.say(conditions(found.result))
     finish(*found.written, then=["compare", arguments.out])
 
 

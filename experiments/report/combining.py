@@ -31,7 +31,7 @@ from tokenizer.external.load import load_saved
 from tokenizer.files import digest, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from experiments.store.records import Record
     from lm.evaluate.deployment import Deployment
@@ -85,9 +85,7 @@ def combine(
         store = Store.at(artifacts or run.store)
         assert run.results is not None
         for entry in run.results.arms:
-            models = store.open_all(entry.lms, TrainedModel)
-            scores = store.open_all(entry.evaluations, Scores)
-            for place, (model, evaluation) in enumerate(zip(models, scores, strict=True)):
+            for seed, model, evaluation in _models(entry, store):
                 key = digest([entry.key, model.manifest.inputs, model.contents.settings])
                 group = groups.setdefault(key, _Group(entry, store, entry.settings))
                 if any(
@@ -98,7 +96,6 @@ def combine(
                         f"{entry.label} was scored on different held-out documents in {min(group.folders)} and "
                         f"{run.folder} (corpus.heldout_sample); name only one of them"
                     )
-                seed = _seed(model, place)
                 if model.contents.seed is None and group.models.get(seed, (model,))[0].hash != model.hash:
                     raise UserError(
                         f"different models are called {entry.label} in {min(group.folders)} and {run.folder}; give one "
@@ -163,14 +160,19 @@ def _at_smaller_budget(
         for entry in (entry for rung in run.rungs[:-1] for entry in rung.arms):
             if entry.key != reference.entry.key or entry.tokenizer != reference.entry.tokenizer:
                 continue
-            models = store.open_all(entry.lms, TrainedModel)
-            scores = store.open_all(entry.evaluations, Scores)
-            for place, (model, evaluation) in enumerate(zip(models, scores, strict=True)):
+            for seed, model, evaluation in _models(entry, store):
                 if model.contents.trained.bytes <= largest:
                     group = found.setdefault(model.contents.trained.bytes, _Group(entry, store, entry.settings))
-                    group.models[_seed(model, place)] = (model, evaluation)
+                    group.models[seed] = (model, evaluation)
     complete = [read for read, group in found.items() if group.models.keys() >= set(seeds)]
     return _scored(label, found[max(complete)], seeds) if complete else None
+
+
+def _models(entry: ArmRecord, store: Store) -> Iterator[tuple[int, Artifact[TrainedModel], Artifact[Scores]]]:
+    """Seed, model and scores of each model of an arm."""
+    models, scores = store.open_all(entry.lms, TrainedModel), store.open_all(entry.evaluations, Scores)
+    for place, (model, evaluation) in enumerate(zip(models, scores, strict=True)):
+        yield _seed(model, place), model, evaluation
 
 
 def _seed(model: Artifact[TrainedModel], place: int) -> int:

@@ -16,7 +16,7 @@ from experiments.findings.next_step import Step, next_step
 from experiments.findings.verdict import at_scale, decisions, statements, worth_headline
 from experiments.progress import Reporter
 from experiments.report.combining import tolerance_of
-from experiments.results import Folder, Luck, Scores, TrainedModel, Tuning
+from experiments.results import Folder, Luck, Scores, TrainedModel, Tuning, plain
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
@@ -392,27 +392,16 @@ def describe(
                 "bits_per_byte": loss.tolist(),
                 "spent": list(map(float, arm.spent)),
                 "deployed_flops": list(map(float, price.training)),
-                "cost": _plain(price.cost),
-                "relative_cost": _plain(price.relative),
-                "equivalent": _plain(dict(price.equivalents)),
+                "cost": plain(price.cost),
+                "relative_cost": plain(price.relative),
+                "equivalent": plain(dict(price.equivalents)),
             }
             for arm, tokens, loss, price in zip(study.arms, study.tokens_per_byte(), losses, priced, strict=True)
         ],
         "gaps": [
-            {**_plain(gap), "withheld": gap.withheld, "statements": statements(gap), "decisions": decisions(gap)}
+            {**plain(gap), "withheld": gap.withheld, "statements": statements(gap), "decisions": decisions(gap)}
             for gap, _ in pairs
         ],
         "worth": worth_headline({gap.arm: price.equivalents["decode"] for gap, price in pairs}, reference) + ".",
         "next": None if step is None else step._asdict(),
     }
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses and named tuples as dictionaries, all the way down."""
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
