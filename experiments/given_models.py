@@ -512,6 +512,6 @@ def _finished(
     if len(rungs) > 1:
         from experiments.report import over_compute
 
-        over_compute.show(context, rungs, deployment, tolerance, out)
+        over_compute.show(context, results, deployment, tolerance, out)
     record.done(rungs, written[0])
     return ComparedRuns(results[-1], [record], deployment, [], numbers, written)

@@ -267,7 +267,7 @@ def _shown(
     terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1, numbers=numbers)
     step = next_step(list(result.tested.values()), result.arms[0].settings, command_line(), result.seed_seconds)
     if len(rungs) > 1:
-        step = over_compute.show(context, records, config.deployment, config.budget.tolerance, folder)
+        step = over_compute.show(context, rungs, config.deployment, config.budget.tolerance, folder)
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(page, rungs, records, step)
