@@ -1,13 +1,16 @@
-"""Tables that users write: CSV or Parquet with typed columns, whose mistakes are named by place, column and value."""
+"""Tables that users write: typed columns, whose mistakes are named by row, column and value."""
 
 from __future__ import annotations
 
 import csv
 import math
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokenizer.errors import UserError, listed, quoted
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.reading import records_of
+from tokenizer.errors import DataError, UserError, listed, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,18 +52,19 @@ def read_table(path: Path, columns: Mapping[str, Column], others: Column | None 
     Raises:
         UserError: If the file cannot be read, a column is missing or repeated, or a value is missing or wrong.
     """
-    names, rows = _parquet(path) if path.suffix == ".parquet" else _csv(path)
-    needed = [name for name, column in columns.items() if column.needed]
-    if missing := [name for name in needed if name not in names]:
-        raise UserError(f"{path} has no column {listed(missing)}; it needs {listed(needed)}{hint}")
-    chosen = {**columns, **{name: others for name in names if others is not None and name not in columns}}
-    if repeated := [name for name in chosen if names.count(name) > 1]:
-        raise UserError(f"{path} has the column {listed(repeated)} more than once; remove one")
-    read = []
-    for place, row in rows:
-        at = f"{path}, {place}"
-        read.append(Row(at, {name: _value(at, name, row.get(name), column) for name, column in chosen.items()}))
-    return read
+    names, rows = header(path), list[Row]()
+    form = "parquet" if path.suffix == ".parquet" else "csv"
+    for number, record in enumerate(records_of((path, form), CorpusConfig()), 1):
+        if isinstance(record, DataError):
+            raise UserError(f"{path}: {record}")
+        names, place = names or list(record), f"{path}, row {number}"
+        chosen = {**columns, **{name: others for name in names if others is not None and name not in columns}}
+        if not rows:
+            _check(path, names, columns, hint)
+        rows.append(Row(place, {name: _value(place, name, record.get(name), chosen[name]) for name in chosen}))
+    if not rows:
+        raise UserError(f"{path} has no rows")
+    return rows
 
 
 def header(path: Path) -> list[str]:
@@ -71,26 +75,12 @@ def header(path: Path) -> list[str]:
         return next(csv.reader(file), [])
 
 
-def _csv(path: Path) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            return list(reader.fieldnames or []), [(f"line {reader.line_num}", row) for row in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
-
-
-def _parquet(path: Path) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        table = parquet.ParquetFile(path).read()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path} cannot be read as Parquet: {error}") from None
-    named = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    rows = [(f"row {i}", dict(zip(table.column_names, row, strict=True))) for i, row in enumerate(named, 1)]
-    return table.column_names, rows
+def _check(path: Path, names: list[str], columns: Mapping[str, Column], hint: str) -> None:
+    needed = [name for name, column in columns.items() if column.needed]
+    if missing := [name for name in needed if name not in names]:
+        raise UserError(f"{path} has no column {listed(missing)}; it needs {listed(needed)}{hint}")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{path} has the column {repeated[0]} more than once; remove one")
 
 
 def _value(at: str, name: str, value: Any, column: Column) -> Any:
@@ -101,6 +91,8 @@ def _value(at: str, name: str, value: Any, column: Column) -> Any:
             raise UserError(f"{at}: {name} is empty; write {'a name' if kind is str else 'a number'}")
         return None
     if kind is str:
+        if re.search("[\ud800-\udfff]", str(value)):
+            raise UserError(f"{at}: {name} is not UTF-8; save the table in UTF-8")
         return str(value)
     number = math.nan
     with suppress(ValueError, TypeError):

@@ -193,8 +193,8 @@ def test_losses_from_elsewhere_are_compared(tmp_path, mistake, capsys):
     for wrong, said in (
         (rows[:-1], "not all arms have document 'd39'"),
         ([*rows[:-1], rows[-1].replace(",1007,", ",1008,")], "bytes 1008 for superbpe and 1007 for bpe"),
-        ([*rows[:-1], "superbpe,d39,1007,nan,2,code"], "line 241: nats='nan' must be a number"),
-        ([*rows[:-1], "superbpe,d39,1007,much,2,code"], "line 241: nats='much'"),
+        ([*rows[:-1], "superbpe,d39,1007,nan,2,code"], "row 240: nats='nan' must be a number"),
+        ([*rows[:-1], "superbpe,d39,1007,much,2,code"], "row 240: nats='much'"),
         ([",".join(row.split(",")[:3]) for row in rows], "no column nats"),
     ):
         table.write_text("\n".join(wrong) + "\n")
