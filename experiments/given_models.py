@@ -18,8 +18,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import xxhash
-
 from experiments.api import ComparedRuns, write_comparison
 from experiments.config import BudgetConfig, RunnerConfig
 from experiments.findings.next_step import FROM_ELSEWHERE
@@ -42,7 +40,7 @@ from tokenizer.durable import write_json
 from tokenizer.errors import UserError, counted, listed
 from tokenizer.external.load import load_pretrained
 from tokenizer.external.opening import is_repository_id, snapshot
-from tokenizer.files import digest, read_json, shown
+from tokenizer.files import checksum, digest, read_json, shown
 
 if TYPE_CHECKING:
     import torch
@@ -270,11 +268,7 @@ def fingerprint(folder: Path, cache: Path) -> str:
         state = file.stat()
         entry = known.get(str(file.resolve()))
         if entry is None or entry[:2] != [state.st_size, state.st_mtime_ns]:
-            hashed = xxhash.xxh3_128()
-            with file.open("rb") as opened:
-                while block := opened.read(1 << 24):
-                    hashed.update(block)
-            entry = known[str(file.resolve())] = [state.st_size, state.st_mtime_ns, hashed.hexdigest()]
+            entry = known[str(file.resolve())] = [state.st_size, state.st_mtime_ns, checksum(file)]
         found[file.name] = entry[2]
     cache.parent.mkdir(parents=True, exist_ok=True)
     write_json(cache, known)
