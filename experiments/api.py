@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
 from types import MappingProxyType
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 VOCABULARY_PAGE, VOCABULARY = "vocabulary.html", "vocabulary.json"
-COMPARISON_PAGE, COMPARISON, DIFFERENCES = "comparison.html", "comparison.json", "differences.csv"
+COMPARISON = "comparison"
 _WHY = {
     "done": "it ended before a model was scored, as its --until says",
     "running": "it is still running, or was killed",
@@ -170,7 +170,7 @@ def _table_of(folder: Path, what: str, side: Side) -> Path:
 
 
 @dataclass(frozen=True)
-class CombinedRuns:
+class ComparedRuns:
     """The results of several runs as one comparison.
 
     Attributes:
@@ -178,25 +178,16 @@ class CombinedRuns:
         runs: The records of the runs, without those that have no result.
         deployment: The model that will be deployed.
         notes: Runs and models that were left out, and why.
+        numbers: The content of `comparison.json`; empty if the runs are only combined.
+        written: Files that were written.
     """
 
     result: Findings
     runs: Sequence[Record]
     deployment: Deployment
     notes: Sequence[str]
-
-
-@dataclass(frozen=True)
-class ComparedRuns(CombinedRuns):
-    """A comparison of runs.
-
-    Attributes:
-        numbers: The content of `comparison.json`.
-        written: Files that were written.
-    """
-
-    numbers: Mapping[str, Any]
-    written: Sequence[Path]
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    written: Sequence[Path] = ()
 
 
 def combine_runs(
@@ -205,7 +196,7 @@ def combine_runs(
     reference: str | None = None,
     artifacts: str | None = None,
     tolerance: float | None = None,
-) -> CombinedRuns:
+) -> ComparedRuns:
     """Read the results of runs; for the arguments, see `compare_runs`."""
     done, others = records.finished(runs)
     # These import Torch, which takes seconds.
@@ -222,7 +213,7 @@ def combine_runs(
     result, left_out = combining.combine(done, reference, artifacts, tolerance=tolerance, deployment=deployment)
     notes += left_out
     notes += [f"{run.folder}: {_WHY.get(run.status, run.status)}{shorten(run.error or '', 300)}" for run in others]
-    return CombinedRuns(result, done, deployment, notes)
+    return ComparedRuns(result, done, deployment, notes)
 
 
 def compare_runs(
@@ -259,7 +250,7 @@ def compare_runs(
     rows = combining.downstream_rows(result, downstream) if downstream else []
     more = {"downstream": rows, "notes": list(combined.notes)}
     written, numbers = write_comparison(result, combined.deployment, out, command=command, origin=origin, more=more)
-    return ComparedRuns(result, done, combined.deployment, combined.notes, numbers, written)
+    return replace(combined, numbers=numbers, written=written)
 
 
 def write_comparison(
@@ -281,18 +272,13 @@ def write_comparison(
         origin: Output of `experiments.report.artifact.provenance`.
         more: Further entries of the numbers.
     """
-    from experiments.report.comparison_page import render
+    from experiments.report.comparison_page import write
     from experiments.report.data import gather
-    from experiments.report.figures import to_csv
 
     numbers = gather(result, deployment=deployment, command=command, provenance=origin) | dict(more)
     if out is None:
         return [], numbers
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / COMPARISON, numbers)
-    write_whole(out / DIFFERENCES, to_csv(numbers["differences"]))
-    write_whole(out / COMPARISON_PAGE, render(numbers))
-    return [out / name for name in (COMPARISON_PAGE, COMPARISON, DIFFERENCES)], numbers
+    return write(out, COMPARISON, numbers), numbers
 
 
 def run_pipeline(
@@ -317,14 +303,7 @@ def run_pipeline(
     from experiments.cli import compose
 
     config = compose.load(settings)
-    store = records.recorded_place(config.artifacts)
-    folder.mkdir(parents=True, exist_ok=True)
-    record = records.Record(str(folder.resolve()), list(settings), store=store)
-    record.save()
-    try:
+    with records.recorded(folder, settings, config.artifacts) as record:
         outcome = pipeline.run(config, until, folder, reporter=reporter or quiet(), on_artifact=record.uses)
-    except BaseException as error:
-        record.failed(error)
-        raise
     record.done(outcome.records, outcome.page)
     return outcome

@@ -7,7 +7,6 @@ result.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import warnings
 from collections import Counter
@@ -19,16 +18,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import xxhash
-
 from experiments.api import ComparedRuns, write_comparison
 from experiments.config import BudgetConfig, RunnerConfig
 from experiments.findings.next_step import FROM_ELSEWHERE
-from experiments.logging.tracking import Tracker
 from experiments.progress import Reporter, quiet
 from experiments.results import TokenizerFolder, TrainedModel
 from experiments.stages import heldout
-from experiments.stages.context import Context
+from experiments.stages.context import open_context
 from experiments.stages.corpus import Text
 from experiments.stages.shards import EncodedArm, encode
 from experiments.stages.tokenizers import ArmTokenizer, keep
@@ -39,16 +35,18 @@ from experiments.store.trained_models import tokenizer_place
 from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
 from lm.hf.pretrained import ADAPTER, FILES, base_of
+from lm.tables import ABOVE_ZERO, Column, header, read_table
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, counted, listed
 from tokenizer.external.load import load_pretrained
 from tokenizer.external.opening import is_repository_id, snapshot
-from tokenizer.files import digest, read_json, shown
+from tokenizer.files import checksum, digest, read_json, shown
 
 if TYPE_CHECKING:
     import torch
 
     from experiments.findings.compared import Findings, ScoredArm
+    from experiments.stages.context import Context
     from lm.evaluate.deployment import Deployment
     from lm.evaluate.forward import ScorableModel
     from lm.hf.scoring import Start
@@ -97,7 +95,7 @@ class Loading:
     starts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def read_table(path: Path) -> list[GivenModel]:
+def read_models(path: Path) -> list[GivenModel]:
     """Read models from a CSV table: `arm`, `model`, and optionally `train_flops`, `train_bytes`.
 
     Other columns are ignored. Paths are relative to the table.
@@ -105,25 +103,12 @@ def read_table(path: Path) -> list[GivenModel]:
     Raises:
         UserError: If a column is missing, or a value is wrong.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
+    amount = Column(float, ABOVE_ZERO, needed=False)
+    columns = {"arm": Column(), "model": Column(), "train_flops": amount, "train_bytes": amount}
     models = []
-    for number, row in enumerate(rows, 2):
-        if not row.get("arm") or not row.get("model"):
-            raise UserError(f"{path}, line {number}: arm and model must not be empty")
-        amounts = {}
-        for name in ("train_flops", "train_bytes"):
-            try:
-                amounts[name] = float(row[name]) if row.get(name) else None
-            except ValueError:
-                raise UserError(f"{path}, line {number}: {name}={row[name]} is not a number") from None
-            if (amount := amounts[name]) is not None and not 0 < amount < float("inf"):
-                raise UserError(f"{path}, line {number}: {name}={row[name]} must be a positive number")
+    for _, row in read_table(path, columns):
         here = path.parent / row["model"]
-        models.append(GivenModel(row["arm"], str(here if here.exists() else row["model"]), **amounts))
+        models.append(GivenModel(**{**row, "model": str(here if here.exists() else row["model"])}))
     if not models:
         raise UserError(f"{path} names no model; write a line ARM,MODEL for each")
     return models
@@ -131,10 +116,7 @@ def read_table(path: Path) -> list[GivenModel]:
 
 def is_table(path: str) -> bool:
     """Whether a file is a table of models rather than text."""
-    if Path(path).suffix != ".csv" or not Path(path).is_file():
-        return False
-    with Path(path).open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        return {"arm", "model"} <= set(csv.DictReader(file).fieldnames or ())
+    return {"arm", "model"} <= set(header(Path(path)))
 
 
 def is_model(path: str) -> bool:
@@ -288,11 +270,7 @@ def fingerprint(folder: Path, cache: Path) -> str:
         state = file.stat()
         entry = known.get(str(file.resolve()))
         if entry is None or entry[:2] != [state.st_size, state.st_mtime_ns]:
-            hashed = xxhash.xxh3_128()
-            with file.open("rb") as opened:
-                while block := opened.read(1 << 24):
-                    hashed.update(block)
-            entry = known[str(file.resolve())] = [state.st_size, state.st_mtime_ns, hashed.hexdigest()]
+            entry = known[str(file.resolve())] = [state.st_size, state.st_mtime_ns, checksum(file)]
         found[file.name] = entry[2]
     cache.parent.mkdir(parents=True, exist_ok=True)
     write_json(cache, known)
@@ -333,26 +311,12 @@ def score_models(
         UserError: A model or the text cannot be read, or seeds of an arm have different tokenizers.
     """
     shown_by = reporter or quiet()
-    store = Store.at(artifacts, progress=shown_by.progress, on_wait=lambda name: shown_by.say(f"waiting for {name}"))
-    out.mkdir(parents=True, exist_ok=True)
-    record = records.Record(str(out.resolve()), [], store=records.recorded_place(artifacts))
-    store.on_use = record.uses
-    record.save()
-    try:
-        with (
-            records.running(store, out),
-            warnings.catch_warnings(),
-            Tracker(out, "none", "", {}) as tracker,
-        ):
-            warnings.showwarning = lambda message, *_, **__: shown_by.say(f"warning: {message}", style="yellow")
-            context = Context(store, shown_by, tracker, RunnerConfig())
-            return _score(
-                context, record, models, text, out, loading or Loading(), settings or default_settings(), deployment,
-                tolerance,
-            )  # fmt: skip
-    except BaseException as error:
-        record.failed(error)
-        raise
+    settings = settings or default_settings()
+    with (
+        records.recorded(out, [], artifacts) as record,
+        open_context(out, artifacts, RunnerConfig(), shown_by, "none", "", {}, on_use=record.uses) as context,
+    ):
+        return _score(context, record, models, text, out, loading or Loading(), settings, deployment, tolerance)
 
 
 def default_settings(context_bytes: int = CONTEXT_BYTES, **settings: Any) -> EvalConfig:
@@ -544,6 +508,6 @@ def _finished(
     if len(rungs) > 1:
         from experiments.report import over_compute
 
-        over_compute.show(context, rungs, deployment, tolerance, out)
+        over_compute.show(context, results, deployment, tolerance, out)
     record.done(rungs, written[0])
     return ComparedRuns(results[-1], [record], deployment, [], numbers, written)

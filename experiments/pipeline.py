@@ -11,22 +11,18 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.__main__ import main
 from experiments.arms import resolve_arms
 from experiments.config import part, recorded
-from experiments.logging.tracking import Tracker
 from experiments.progress import Reporter
 from experiments.runs import chains, list_runs
 from experiments.settings import resolved
 from experiments.stages import STAGES, contamination, corpus, heldout
-from experiments.stages.context import Context
+from experiments.stages.context import open_context
 from experiments.stages.make_tokenizers import check_files, make_tokenizers
-from experiments.store import records
-from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from lm.evaluate.config import EvalConfig
 from tokenizer.files import read_json
@@ -43,6 +39,7 @@ if TYPE_CHECKING:
     from experiments.logging.tracking import Labels
     from experiments.results import ComparisonRecord, Contamination, HeldoutDocuments, TrainedModel
     from experiments.runs import Run
+    from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.stages.shards import EncodedArm
     from experiments.stages.tokenizers import ArmTokenizer
@@ -89,26 +86,11 @@ def run(
     Raises:
         UserError: If something is wrong that the user can fix.
     """
+    tracking = (config.logger, config.project, recorded(config), labels)
+    options = {"on_use": on_artifact, "verify": config.verify}
     shown = reporter or Reporter()
-
-    store = Store.at(
-        config.artifacts,
-        on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
-        on_use=on_artifact,
-        verify=config.verify,
-        progress=shown.progress,
-    )
-
-    def warn(message: Warning | str, *_: Any, **__: Any) -> None:
-        shown.say(f"warning: {message}", style="yellow")
-
-    with (
-        records.running(store, folder),
-        warnings.catch_warnings(),
-        Tracker(folder, config.logger, config.project, recorded(config), labels) as tracker,
-    ):
-        warnings.showwarning = warn  # omits the source line that Python would print
-        return _run(Context(store, shown, tracker, config.runner), config, until, folder)
+    with open_context(folder, config.artifacts, config.runner, shown, *tracking, **options) as context:
+        return _run(context, config, until, folder)
 
 
 def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
@@ -285,7 +267,7 @@ def _shown(
     terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1, numbers=numbers)
     step = next_step(list(result.tested.values()), result.arms[0].settings, command_line(), result.seed_seconds)
     if len(rungs) > 1:
-        step = over_compute.show(context, records, config.deployment, config.budget.tolerance, folder)
+        step = over_compute.show(context, rungs, config.deployment, config.budget.tolerance, folder)
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(page, rungs, records, step)

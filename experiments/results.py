@@ -40,6 +40,19 @@ class Contents:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
+def plain(value: Any) -> Any:
+    """A result as JSON: dataclasses, unless they have a `save`, and named tuples as dictionaries, all the way down."""
+    if dataclasses.is_dataclass(value) and hasattr(value, "save"):
+        return value.save()
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
 def typed(kind: Any, value: Any, name: str = "it") -> Any:
     """Convert the JSON value of a key (for messages) to a type; unknown keys of a dataclass are ignored.
 

@@ -27,6 +27,7 @@ from experiments.api import combine_runs, compare_runs
 from experiments.cli.arguments import Parser, named, number, out_folder, whole
 from experiments.cli.console import finish
 from experiments.progress import Reporter
+from lm.tables import header
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"{settings[0]} is for a ladder of budgets, and --perturb for the largest; give one of them")
     if not runs:
         raise UserError("name folders of runs or sweeps, as in: superbpe compare outputs/")
-    losses = _has_losses(runs[0])
+    losses = runs[0].suffix == ".parquet" or "document" in header(runs[0])
     table = runs[0].suffix == ".csv" and not losses
     if (table or losses) and arguments.perturb:
         raise UserError(f"{runs[0]} has no models to score on perturbed text; name the folder of a run")
@@ -92,14 +93,6 @@ def run(arguments: argparse.Namespace) -> None:
         finish(out / over_compute.PAGE, out / over_compute.NUMBERS, then=then)
 
 
-def _has_losses(path: Path) -> bool:
-    """Whether a file is a table of losses: Parquet, or CSV with its columns."""
-    if path.suffix != ".csv" or not path.is_file():
-        return path.suffix == ".parquet"
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        return "document" in {name.strip().strip('"') for name in file.readline().split(",")}
-
-
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
     reporter = Reporter()
     where = {"reference": arguments.reference, "artifacts": arguments.artifacts, "tolerance": arguments.tolerance}
@@ -112,13 +105,9 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
         return
     found = compare_runs(runs, **where, downstream=arguments.downstream, out=out)
     from experiments.findings.next_step import Step
-    from experiments.findings.terminal import show_tables
-    from experiments.findings.verdict import detail, verdict
+    from experiments.findings.terminal import show_findings
 
-    show_tables(reporter, "Held-out text", found.result, found.numbers)
-    reporter.say(verdict(found.result), style="bold")
-    for text in detail(found.result).splitlines():
-        reporter.say(text)
+    show_findings(reporter, "Held-out text", found.result, found.numbers)
     then = Step(**found.numbers["next"]).follow(reporter) if found.numbers["next"] else []
     several = (
         []

@@ -32,7 +32,7 @@ from experiments.given_models import (
     default_settings,
     is_model,
     is_table,
-    read_table,
+    read_models,
     score_models,
 )
 from experiments.progress import Reporter
@@ -95,13 +95,11 @@ def run(arguments: argparse.Namespace) -> None:
             artifacts=arguments.artifacts,
             reporter=reporter,
         )
-    from experiments.findings.terminal import show_tables
-    from experiments.findings.verdict import conditions, detail, verdict
+    from experiments.findings.terminal import show_findings
+    from experiments.findings.verdict import conditions
 
-    show_tables(reporter, "The text, models as given", found.result, found.numbers)
-    reporter.say(verdict(found.result), style="bold")
-    for line in [*detail(found.result).splitlines(), conditions(found.result)]:
-        reporter.say(line)
+    show_findings(reporter, "The text, models as given", found.result, found.numbers)
+    reporter.say(conditions(found.result))
     finish(*found.written, then=["compare", arguments.out])
 
 
@@ -111,7 +109,7 @@ def _divided(given: Sequence[str]) -> tuple[list[GivenModel], list[str]]:
     for entry in given:
         name, place = named(entry)
         if is_table(place):
-            models += read_table(Path(place))
+            models += read_models(Path(place))
         elif is_model(place):
             models.append(GivenModel(name or Path(place.partition("@")[0]).name, place))
         else:

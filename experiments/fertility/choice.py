@@ -134,24 +134,6 @@ class Choice(Measured):
     edges: Sequence[str]
     bakeoff: Bakeoff
 
-    def save(self) -> dict[str, Any]:
-        """The numbers of `choose.json`."""
-        return {
-            **super().save(),
-            "split": asdict(self.split),
-            "overlap": asdict(self.overlap),
-            "training_bytes": self.training_bytes,
-            "smallest_saving": self.smallest_saving,
-            "tokenizers": [one.save() for one in self.tokenizers],
-            "finalists": [one.save() for one in self.finalists],
-            "existing": self.existing,
-            "unknown": self.unknown,
-            "missing": self.missing,
-            "unmatched": self.unmatched,
-            "edges": self.edges,
-            "bakeoff": asdict(self.bakeoff),
-        }
-
     def write(self, folder: Path) -> None:
         """Write `choose.html`, `choose.json`, `choose.csv` and `choose.tex`."""
         from experiments.report import choose_page  # needs packages of an extra

@@ -91,11 +91,6 @@ class Fertility(Measured):
     phase1: str
     translations_of: str | None
 
-    def save(self) -> dict[str, Any]:
-        """The numbers of `fertility.json`."""
-        own = {"phase1": self.phase1, "translations_of": self.translations_of}
-        return {**super().save(), **own, "tokenizers": [one.save() for one in self.tokenizers]}
-
     def write(self, folder: Path) -> None:
         """Write `fertility.html`, `fertility.json`, `fertility.csv` and `fertility.tex`."""
         from experiments.report import fertility_page  # needs packages of an extra

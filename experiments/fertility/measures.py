@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments.fertility.tallies import ALL, SOURCE, by_text
 from experiments.numbers import with_sizes
+from experiments.results import plain
 from experiments.store.manifest import command_line
 from lm.evaluate.deployment import Deployment, ServingCost, serving_cost
 from lm.evaluate.significance import Ratio
@@ -200,16 +201,15 @@ class Measured:
 
     def save(self) -> dict[str, Any]:
         """The numbers of the page, as JSON."""
+        entries = {name: plain(value) for name, value in vars(self).items()}
+        name = entries.pop("deployment_name")
         return {
             "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "command": command_line(),
-            "reference": self.reference,
-            "alpha": self.alpha,
             "confidence": CONFIDENCE,
             "least_documents": LEAST_DOCUMENTS,
-            "text": asdict(self.text),
-            "deployment": {"name": self.deployment_name, **asdict(self.deployment)},
-            "rows": [row.save() for row in self.rows],
+            **entries,
+            "deployment": {"name": name, **entries["deployment"]},
         }
 
 

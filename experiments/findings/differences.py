@@ -13,7 +13,7 @@ from lm.evaluate.bits_per_byte import KIND, SOURCE
 from lm.evaluate.comparison import Eligibility, compare_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,35 +28,52 @@ _MOST_GROUPS = 100
 
 
 def differences(result: Findings) -> list[dict[str, Any]]:
+    """Return the rows of `differences_of` for a comparison, with its clean part if the overlap was measured."""
+    clean = None if result.overlap is None else clean_documents(result.overlap)
+    if clean is not None and result.documents is not None:
+        clean = clean[result.documents]
+    runs, barred = [arm.compared for arm in result.arms], [arm.barred for arm in result.arms]
+    return differences_of(result.labels, runs, result.comparisons, barred, clean)
+
+
+def differences_of(
+    labels: Sequence[str],
+    runs: Sequence[Sequence[Evaluation]],
+    comparisons: Mapping[tuple[int, int], Comparison],
+    barred: Sequence[str],
+    clean: NDArray[np.bool_] | None = None,
+) -> list[dict[str, Any]]:
     """Return one row per pair of arms on all documents, and one per arm and group of documents.
 
     The comparisons with the reference on all text are corrected for the number of arms, and decide. Those by kind are
     corrected for the number of kinds too, and decide about the kinds. Those of other pairs and on other parts of the
     text are shown with uncorrected intervals, and decide nothing.
+
+    Args:
+        labels: Names of the arms; the first is the reference.
+        runs: Evaluations of each arm on the same documents, one per seed.
+        comparisons: Comparisons by indices into `labels`.
+        barred: For each arm, why it takes part in no verdict, or "".
+        clean: bool[n_documents], documents that do not occur in the training text; None if that is unknown.
     """
-    arms = result.arms
-    rows = [_row(result, ALL, "", pair, arms[pair[1]].compared, change) for pair, change in result.comparisons.items()]
-    for by, groups in _groups(result).items():
+    rows = [_row(labels, ALL, "", pair, runs[pair[1]], change) for pair, change in comparisons.items()]
+    for by, groups in _groups(runs[0][0], clean).items():
         for name, chosen in groups:
-            parts = [[run.only(chosen) for run in arm.compared] for arm in arms]
+            parts = [[run.only(chosen) for run in arm] for arm in runs]
             for i, part in enumerate(parts):
-                change = result.comparisons[0, i].kinds.get(name) if i and by == KIND else None
+                change = comparisons[0, i].kinds.get(name) if i and by == KIND else None
                 if i and change is None:
-                    eligibility = Eligibility([arms[0].barred, arms[i].barred], chosen, members=(False, False))
+                    eligibility = Eligibility([barred[0], barred[i]], chosen, members=(False, False))
                     (change,) = compare_all([parts[0], part], eligibility, tested=False).values()
-                rows.append(_row(result, by, name, (0, i), part, change))
+                rows.append(_row(labels, by, name, (0, i), part, change))
     return rows
 
 
-def _groups(result: Findings) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
+def _groups(scores: Evaluation, clean: NDArray[np.bool_] | None) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
     """Names and documents of the parts of the held-out text, the largest first."""
-    scores = result.arms[0].compared[0]
     groups: dict[str, list[tuple[str, NDArray[np.bool_]]]] = {}
-    if result.overlap is not None:
-        clean = clean_documents(result.overlap)
-        clean = clean if result.documents is None else clean[result.documents]
-        if not clean.all() and scores.document_bytes[clean].any():
-            groups[CLEAN] = [("", clean)]
+    if clean is not None and not clean.all() and scores.document_bytes[clean].any():
+        groups[CLEAN] = [("", clean)]
     for by in GROUPS:
         grouping = scores.groups.get(by)
         if grouping is not None and len(grouping.names) > 1:
@@ -66,10 +83,15 @@ def _groups(result: Findings) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
 
 
 def _row(
-    result: Findings, by: str, group: str, pair: tuple[int, int], part: Sequence[Evaluation], change: Comparison | None
+    labels: Sequence[str],
+    by: str,
+    group: str,
+    pair: tuple[int, int],
+    part: Sequence[Evaluation],
+    change: Comparison | None,
 ) -> dict[str, Any]:
     """Measurements of the second arm of a pair; those of the reference alone if there is no comparison."""
-    first, second = (result.labels[i] for i in pair)
+    first, second = (labels[i] for i in pair)
     low, high = (change.interval if change else None) or (None, None)
     return {
         "by": by,

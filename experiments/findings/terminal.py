@@ -63,10 +63,7 @@ def show_result(
         context.tracker.log(f"result/{arm.key}", {**arm.scores.save(), "flops": arm.lm.contents.trained.flops})
     say = context.reporter.say
     say("")
-    show_tables(context.reporter, f"Held-out text, {BUDGETS[mode]}", result, numbers)
-    say(verdict(result), style="bold")
-    for line in detail(result).splitlines():
-        say(line)
+    show_findings(context.reporter, f"Held-out text, {BUDGETS[mode]}", result, numbers)
     if result.overlap is not None:
         say(sentence(result.overlap.contents))
     if last and (at_larger := at_scale_of(result)):
@@ -79,8 +76,8 @@ def show_result(
     context.tracker.log("summary", {f"{arm.key}/bits_per_byte": arm.scores.bits_per_byte for arm in result.arms})
 
 
-def show_tables(reporter: Reporter, title: str, result: Findings, numbers: Mapping[str, Any] | None = None) -> None:
-    """Print the answer by kind of text, what training compute is worth, where the gap comes from, and main numbers."""
+def show_findings(reporter: Reporter, title: str, result: Findings, numbers: Mapping[str, Any] | None = None) -> None:
+    """Print the answer by kind of text, where the gap comes from, main numbers, the verdict and its uncertainty."""
     if len(result.arms) > 1:
         reporter.table(answer.table(title, answer.lines(result)))
         for sentence in answer.exchange_sentences(result):
@@ -92,6 +89,9 @@ def show_tables(reporter: Reporter, title: str, result: Findings, numbers: Mappi
         else:
             reporter.table(division.table(divided, label))
     reporter.table(_main_numbers("Models" if len(result.arms) > 1 else title, result))
+    reporter.say(verdict(result), style="bold")
+    for line in detail(result).splitlines():
+        reporter.say(line)
 
 
 def _main_numbers(title: str, result: Findings) -> Table:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from experiments.findings.compared import Findings
-from experiments.report.comparison_page import render, version
+from experiments.report.comparison_page import version, write
 from experiments.report.data import gather
-from experiments.report.figures import to_csv
 from experiments.results import Folder
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import command_line
-from tokenizer.durable import write_json, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from experiments.stages.corpus import Text
     from lm.evaluate.deployment import Deployment
 
-PAGE, NUMBERS, DIFFERENCES = "report.html", "report.json", "differences.csv"
+PAGE, NUMBERS = "report.html", "report.json"
 
 
 def report(
@@ -51,9 +49,7 @@ def report(
         numbers = gather(
             result, deployment=deployment, provenance=origin, command=command_line(), threads=context.runner.threads
         )
-        write_json(folder / NUMBERS, numbers)
-        write_whole(folder / DIFFERENCES, to_csv(numbers["differences"]))
-        write_whole(folder / PAGE, render(numbers))
+        write(folder, "report", numbers)
         return Folder()
 
     arms = [[arm.key, arm.label] for arm in result.arms]  # their order, too: differences are from the first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from experiments.findings.compared import LARGEST_SMALLER, Findings, ScoredArm, 
 from experiments.report.labels import label_all
 from experiments.results import (
     ArmRecord,
+    ComparisonRecord,
     Contamination,
     Counts,
     HeldoutDocuments,
@@ -24,14 +25,13 @@ from experiments.results import (
 from experiments.stages.contamination import KIND
 from experiments.stages.plan import DEFAULT_DEPLOYMENT
 from experiments.stages.shards import EncodedArm
-from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store.artifacts import Artifact, Store
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_saved
 from tokenizer.files import digest, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from experiments.store.records import Record
     from lm.evaluate.deployment import Deployment
@@ -85,9 +85,7 @@ def combine(
         store = Store.at(artifacts or run.store)
         assert run.results is not None
         for entry in run.results.arms:
-            models = store.open_all(entry.lms, TrainedModel)
-            scores = store.open_all(entry.evaluations, Scores)
-            for place, (model, evaluation) in enumerate(zip(models, scores, strict=True)):
+            for seed, model, evaluation in _models(entry, store):
                 key = digest([entry.key, model.manifest.inputs, model.contents.settings])
                 group = groups.setdefault(key, _Group(entry, store, entry.settings))
                 if any(
@@ -98,7 +96,6 @@ def combine(
                         f"{entry.label} was scored on different held-out documents in {min(group.folders)} and "
                         f"{run.folder} (corpus.heldout_sample); name only one of them"
                     )
-                seed = _seed(model, place)
                 if model.contents.seed is None and group.models.get(seed, (model,))[0].hash != model.hash:
                     raise UserError(
                         f"different models are called {entry.label} in {min(group.folders)} and {run.folder}; give one "
@@ -163,14 +160,19 @@ def _at_smaller_budget(
         for entry in (entry for rung in run.rungs[:-1] for entry in rung.arms):
             if entry.key != reference.entry.key or entry.tokenizer != reference.entry.tokenizer:
                 continue
-            models = store.open_all(entry.lms, TrainedModel)
-            scores = store.open_all(entry.evaluations, Scores)
-            for place, (model, evaluation) in enumerate(zip(models, scores, strict=True)):
+            for seed, model, evaluation in _models(entry, store):
                 if model.contents.trained.bytes <= largest:
                     group = found.setdefault(model.contents.trained.bytes, _Group(entry, store, entry.settings))
-                    group.models[_seed(model, place)] = (model, evaluation)
+                    group.models[seed] = (model, evaluation)
     complete = [read for read, group in found.items() if group.models.keys() >= set(seeds)]
     return _scored(label, found[max(complete)], seeds) if complete else None
+
+
+def _models(entry: ArmRecord, store: Store) -> Iterator[tuple[int, Artifact[TrainedModel], Artifact[Scores]]]:
+    """Seed, model and scores of each model of an arm."""
+    models, scores = store.open_all(entry.lms, TrainedModel), store.open_all(entry.evaluations, Scores)
+    for place, (model, evaluation) in enumerate(zip(models, scores, strict=True)):
+        yield _seed(model, place), model, evaluation
 
 
 def _seed(model: Artifact[TrainedModel], place: int) -> int:
@@ -222,21 +224,44 @@ def _check_text(stores: Sequence[Store], arms: Sequence[ScoredArm]) -> None:
 
 
 def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ScoredArm:
-    entry, store = group.entry, group.store
     models, evaluations = zip(*(group.models[seed] for seed in seeds), strict=True)
-    (artifact,) = store.open_all([entry.tokenizer], TokenizerFolder)
-    arm = ArmTokenizer(
-        key=label,
-        label=label,
+    entry, store = group.entry, group.store
+    training = next(iter(store.open_all([entry.shards] if entry.shards else [], ShardsFolder)), None)
+    arm = replace(_encoded(entry, store), key=label, label=label, training=training, settings=group.settings)
+    return scored(arm, models, evaluations)
+
+
+def _encoded(entry: ArmRecord, store: Store) -> EncodedArm:
+    """The arm of a record, with the held-out text that it encoded, and without its training text."""
+    (artifact,), (heldout,) = (
+        store.open_all([entry.tokenizer], TokenizerFolder),
+        store.open_all([entry.heldout], ShardsFolder),
+    )
+    return EncodedArm(
+        key=entry.key,
+        label=entry.label,
         tokenizer=load_saved(artifact.path),
         artifact=artifact,
         record=next(iter(store.open_all([entry.training] if entry.training else [], TrainedTokenizer)), None),
         counts=next(iter(store.open_all([entry.counts] if entry.counts else [], Counts)), None),
-        settings=group.settings,
+        settings=entry.settings,
+        training=None,
+        heldout=heldout,
     )
-    (heldout,) = store.open_all([entry.heldout], ShardsFolder)
-    training = next(iter(store.open_all([entry.shards] if entry.shards else [], ShardsFolder)), None)
-    return scored(EncodedArm.of(arm, training, heldout), models, evaluations)
+
+
+def stored_rungs(rungs: Sequence[ComparisonRecord], store: Store) -> list[Findings]:
+    """The arms of a run at each of its budgets, without comparisons."""
+    arms = [_encoded(entry, store) for entry in rungs[0].arms]
+    found = []
+    for rung in rungs:
+        at_budget = []
+        for arm, entry in zip(arms, rung.arms, strict=True):
+            models, scores = store.open_all(entry.lms, TrainedModel), store.open_all(entry.evaluations, Scores)
+            at_budget.append(scored(replace(arm, settings=entry.settings), models, scores))
+        tuning, luck = [entry.tuning for entry in rung.arms], [entry.luck for entry in rung.arms]
+        found.append(Findings(at_budget, {}, tuning=tuning, luck=luck))
+    return found
 
 
 def downstream_rows(result: Findings, path: Path) -> list[dict[str, Any]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.numbers import si
 from experiments.report import charts, page
-from experiments.report.figures import Figure
+from experiments.report.figures import Figure, to_csv
+from tokenizer.durable import write_json, write_whole
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DIFFERENCES = "differences.csv"
 _NAMED = 4
 _FEWEST_OF_A_SCRIPT = 10
 
@@ -21,6 +26,16 @@ def render(report: dict[str, Any]) -> str:
         report=report,
         fewest=_FEWEST_OF_A_SCRIPT,
     )
+
+
+def write(folder: Path, name: str, report: dict[str, Any]) -> list[Path]:
+    """Write `NAME.html`, `NAME.json` and `differences.csv`, and return them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{name}.html", folder / f"{name}.json", folder / DIFFERENCES]
+    write_json(written[1], report)
+    write_whole(written[2], to_csv(report["differences"]))
+    write_whole(written[0], render(report))
+    return written
 
 
 def version() -> str:

@@ -15,13 +15,13 @@ from experiments.findings.further import luck_of
 from experiments.findings.next_step import Step, next_step
 from experiments.findings.verdict import at_scale, decisions, statements, worth_headline
 from experiments.progress import Reporter
-from experiments.report.combining import tolerance_of
-from experiments.results import Folder, Luck, Scores, TrainedModel, Tuning
+from experiments.report.combining import stored_rungs, tolerance_of
+from experiments.results import plain
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from lm.bits import bits
-from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping, sampling_units
+from lm.evaluate.bits_per_byte import SOURCE, Grouping, sampling_units
 from lm.evaluate.comparison import eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import training_flops
@@ -31,7 +31,6 @@ from lm.scaling.pricing import Study
 from lm.train.config import TrainConfig, trained_steps
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
-from tokenizer.external.load import load_saved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,39 +38,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.results import ComparisonRecord
+    from experiments.findings.compared import Findings, ScoredArm
     from experiments.stages.context import Context
     from experiments.store.records import Record
+    from lm.evaluate.bits_per_byte import Evaluation
     from lm.evaluate.deployment import Deployment
 
 PAGE, NUMBERS = "ladder.html", "ladder.json"
 DEPLOYED = "equal_deployed_flops"
 """The budget mode whose budgets are equal at the deployment."""
-
-
-class ArmRuns(NamedTuple):
-    """Models of one arm.
-
-    Attributes:
-        label: Label of the arm.
-        vocab_size: Size of its vocabulary.
-        budgets: For every budget, smallest first, the model of each seed and its evaluation.
-        trained: Whether its tokenizer was trained here, so that the variance of its seeds may be pooled.
-        superwords: Whether its tokenizer has superwords.
-        tuning: The choice of its learning rates; None if they were not tuned.
-        luck: Its recipe on halves of the training text; None if that was not measured.
-        stated: For every budget, what is stated of the training of models from elsewhere: `train_flops` and, if it is
-            known, `train_bytes`.
-    """
-
-    label: str
-    vocab_size: int
-    budgets: Sequence[Sequence[tuple[TrainedModel, Evaluation]]]
-    trained: bool = False
-    superwords: bool = False
-    tuning: Tuning | None = None
-    luck: Luck | None = None
-    stated: Sequence[Mapping[str, float]] = ()
 
 
 class Assumptions(NamedTuple):
@@ -87,20 +62,18 @@ class Assumptions(NamedTuple):
 
 
 def study(
-    arms: Sequence[ArmRuns],
+    rungs: Sequence[Findings],
     chosen: Assumptions,
     *,
     tolerance: float,
-    confidence: float,
     equal_at: Deployment | None = None,
 ) -> tuple[Study, str]:
     """Compare arms that may take part in verdicts over their budgets, and show the others.
 
     Args:
-        arms: The arms; the first is the reference.
+        rungs: The arms at every budget, smallest first; the first arm is the reference.
         chosen: Assumptions that can change after the measurements.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
-        confidence: Confidence level.
         equal_at: The deployment whose training FLOPs the arms' budgets equalize; None if these are the models' own.
 
     Returns:
@@ -109,26 +82,29 @@ def study(
     Raises:
         UserError: If the arms cannot be compared.
     """
-    evaluations = [[evaluation for budget in arm.budgets for _, evaluation in budget] for arm in arms]
-    eligibility = eligible(evaluations, [arm.label for arm in arms], [arm.trained for arm in arms])
+    arms = list(zip(*(result.arms for result in rungs), strict=True))
+    trained = [arm[0].record is not None for arm in arms]
+    evaluations = [[evaluation for budget in arm for evaluation in budget.evaluations] for arm in arms]
+    eligibility = eligible(evaluations, rungs[0].labels, trained)
 
-    def points(arm: ArmRuns, barred: str) -> Points:
-        rungs = [[evaluation.only(eligibility.documents) for _, evaluation in budget] for budget in arm.budgets]
-        tokens = rungs[0][0]
+    def points(arm: Sequence[ScoredArm], barred: str) -> Points:
+        losses = [[evaluation.only(eligibility.documents) for evaluation in budget.evaluations] for budget in arm]
+        tokens, vocab_size = losses[0][0], arm[0].tokenizer.vocab_size
         proxy, read = _spent(arm, tokens.bytes_per_token)
         flops = proxy
         if equal_at is not None and read is not None:
-            flops = [training_flops(equal_at, vocab_size=arm.vocab_size, tokens=t, n_bytes=b) for t, b in read]
+            flops = [training_flops(equal_at, vocab_size=vocab_size, tokens=t, n_bytes=b) for t, b in read]
+        seeds = [model.contents.seed for model in arm[0].lms]
         return Points(
-            name=arm.label,
-            vocab_size=arm.vocab_size,
+            name=arm[0].label,
+            vocab_size=vocab_size,
             flops=flops,
-            seeds=[place if model.seed is None else model.seed for place, (model, _) in enumerate(arm.budgets[0])],
+            seeds=[place if seed is None else seed for place, seed in enumerate(seeds)],
             document_tokens=base.clustered(tokens.document_tokens).astype(np.int64),
-            nats=np.array([[base.clustered(run.text_nats) for run in rung] for rung in rungs]).swapaxes(0, 1),
+            nats=np.array([[base.clustered(run.text_nats) for run in budget] for budget in losses]).swapaxes(0, 1),
             barred=barred,
-            pooled=arm.trained,
-            superwords=arm.superwords,
+            pooled=arm[0].record is not None,
+            superwords=len(arm[0].tokenizer.superword_ids()) > 0,
             read=read,
             proxy_flops=proxy,
         )
@@ -138,9 +114,9 @@ def study(
     sizes, sources, cluster = _units(base)
     heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster, units=base.units())
     measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
-    rates = rate_changes([arm.tuning for arm in arms])
-    further = luck_of([arm.luck for arm in arms], base.config.weights)._replace(rates=rates)
-    compared = Study(measured, heldout, tolerance, confidence, further)
+    rates = rate_changes(rungs[0].tuning)
+    further = luck_of(rungs[0].luck, base.config.weights)._replace(rates=rates)
+    compared = Study(measured, heldout, tolerance, base.config.confidence, further)
     priced = ""
     if equal_at is not None:
         priced = "The budgets are equal in the FLOPs of training the deployed model."
@@ -149,17 +125,22 @@ def study(
     return compared, " ".join(filter(None, [eligibility.note, priced]))
 
 
-def _spent(arm: ArmRuns, bytes_per_token: float) -> tuple[list[float], list[tuple[float, float]] | None]:
-    """Training FLOPs of each budget, and the tokens and bytes that its models read; None if these are unknown."""
-    if arm.stated:
-        flops = [stated["train_flops"] for stated in arm.stated]
-        read = [stated["train_bytes"] for stated in arm.stated if "train_bytes" in stated]
-        return flops, [(size / bytes_per_token, size) for size in read] if len(read) == len(flops) else None
-    budgets = [[model.trained for model, _ in budget] for budget in arm.budgets]
-    return (
-        [fmean(run.flops for run in budget) for budget in budgets],
-        [(fmean(run.tokens for run in budget), fmean(run.bytes for run in budget)) for budget in budgets],
-    )
+def _spent(arm: Sequence[ScoredArm], bytes_per_token: float) -> tuple[list[float], list[tuple[float, float]] | None]:
+    """Training FLOPs of each budget, and the tokens and bytes that its models read; None if these are unknown.
+
+    They are measured, or as stated for models from elsewhere.
+    """
+    if all(budget.trained_here for budget in arm):
+        budgets = [[model.contents.trained for model in budget.lms] for budget in arm]
+        return (
+            [fmean(run.flops for run in budget) for budget in budgets],
+            [(fmean(run.tokens for run in budget), fmean(run.bytes for run in budget)) for budget in budgets],
+        )
+    if not all("train_flops" in budget.settings for budget in arm):
+        raise UserError(f"the training compute of {arm[0].label} is unknown; add the column train_flops to the table")
+    read = [budget.settings["train_bytes"] for budget in arm if "train_bytes" in budget.settings]
+    flops = [budget.settings["train_flops"] for budget in arm]
+    return flops, [(size / bytes_per_token, size) for size in read] if len(read) == len(flops) else None
 
 
 def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
@@ -175,35 +156,13 @@ def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
     return sizes, Grouping(sources.names, sources.index[first]), cluster
 
 
-def _seed_seconds(arm: ArmRuns) -> float:
+def _seed_seconds(arm: Sequence[ScoredArm]) -> float:
     """Time to train the models of one seed at all budgets, which may share a trunk; 0 if that is unknown."""
-    if any(model.summary is None for budget in arm.budgets for model, _ in budget):
+    if not all(budget.trained_here for budget in arm):
         return 0.0
-    configs = [TrainConfig(**budget[0][0].trained.run["train"]) for budget in arm.budgets]
-    longest = fmean(model.trained.seconds for model, _ in arm.budgets[-1])
+    configs = [TrainConfig(**budget.lm.contents.trained.run["train"]) for budget in arm]
+    longest = fmean(model.contents.trained.seconds for model in arm[-1].lms)
     return longest * trained_steps(configs) / configs[-1].steps
-
-
-def _stored(rungs: Sequence[ComparisonRecord], store: Store) -> list[ArmRuns]:
-    """Models and evaluations of the arms of a run at its budgets."""
-    arms = []
-    for place, arm in enumerate(rungs[0].arms):
-        budgets = []
-        for rung in rungs:
-            models = store.open_all(rung.arms[place].lms, TrainedModel)
-            scores = store.open_all(rung.arms[place].evaluations, Scores)
-            pairs = zip(models, scores, strict=True)
-            budgets.append([(model.contents, Evaluation.load(score.path)) for model, score in pairs])
-        (tokenizer,) = store.open_all([arm.tokenizer], Folder)
-        superwords = len(load_saved(tokenizer.path).superword_ids()) > 0
-        trained = arm.training is not None
-        stated = [rung.arms[place].settings for rung in rungs if "train_flops" in rung.arms[place].settings]
-        known = all(model.summary is not None for budget in budgets for model, _ in budget)
-        if not known and len(stated) < len(rungs):
-            raise UserError(f"the training compute of {arm.label} is unknown; add the column train_flops to the table")
-        more = (trained, superwords, arm.tuning, arm.luck, [] if known else stated)
-        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, *more))
-    return arms
 
 
 def assumptions(settings: Sequence[str]) -> Assumptions:
@@ -274,7 +233,8 @@ def reprice(
     chosen = assumptions([*(values[key] for key in keys if key not in replaced), *settings])
     accepted = tolerance or tolerance_of(run)
     store = Store.at(artifacts or run.store)
-    return _compare(Reporter(), store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
+    rungs = stored_rungs(run.rungs, store)
+    return _compare(Reporter(), rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
 
 
 def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance: float | None = None) -> None:
@@ -297,7 +257,7 @@ def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance:
 
 
 def show(
-    context: Context, rungs: Sequence[ComparisonRecord], deployment: Deployment, tolerance: float, folder: Path
+    context: Context, rungs: Sequence[Findings], deployment: Deployment, tolerance: float, folder: Path
 ) -> Step | None:
     """Compare the arms of a run: tables and sentences, and the page in the folder of the run.
 
@@ -312,7 +272,7 @@ def show(
     """
     reporter, chosen = context.reporter, Assumptions(deployment)
     try:
-        return _compare(reporter, context.store, rungs, chosen, deployment, tolerance, command_line(), folder, folder)
+        return _compare(reporter, rungs, chosen, deployment, tolerance, command_line(), folder, folder)
     except UserError as error:
         reporter.say(f"No comparison over compute: {error}", style="yellow")
         return None
@@ -320,8 +280,7 @@ def show(
 
 def _compare(
     reporter: Reporter,
-    store: Store,
-    rungs: Sequence[ComparisonRecord],
+    rungs: Sequence[Findings],
     chosen: Assumptions,
     configured: Deployment,
     tolerance: float,
@@ -330,15 +289,11 @@ def _compare(
     out: Path,
 ) -> Step | None:
     """Compare the arms of a run under assumptions; `configured` is the deployment at which they were trained."""
-    arms, settings = _stored(rungs, store), rungs[0].arms[0].settings
-    compared, note = study(
-        arms,
-        chosen,
-        tolerance=tolerance,
-        confidence=rungs[0].confidence,
-        equal_at=configured if settings.get("budget.mode") == DEPLOYED else None,
-    )
-    step = next_step(compared.gaps, settings, command, sum(map(_seed_seconds, arms)))
+    settings = rungs[0].arms[0].settings
+    equal_at = configured if settings.get("budget.mode") == DEPLOYED else None
+    compared, note = study(rungs, chosen, tolerance=tolerance, equal_at=equal_at)
+    seconds = sum(map(_seed_seconds, zip(*(result.arms for result in rungs), strict=True)))
+    step = next_step(compared.gaps, settings, command, seconds)
     _write(reporter, out, run, compared, note, chosen, step)
     return step
 
@@ -392,27 +347,16 @@ def describe(
                 "bits_per_byte": loss.tolist(),
                 "spent": list(map(float, arm.spent)),
                 "deployed_flops": list(map(float, price.training)),
-                "cost": _plain(price.cost),
-                "relative_cost": _plain(price.relative),
-                "equivalent": _plain(dict(price.equivalents)),
+                "cost": plain(price.cost),
+                "relative_cost": plain(price.relative),
+                "equivalent": plain(dict(price.equivalents)),
             }
             for arm, tokens, loss, price in zip(study.arms, study.tokens_per_byte(), losses, priced, strict=True)
         ],
         "gaps": [
-            {**_plain(gap), "withheld": gap.withheld, "statements": statements(gap), "decisions": decisions(gap)}
+            {**plain(gap), "withheld": gap.withheld, "statements": statements(gap), "decisions": decisions(gap)}
             for gap, _ in pairs
         ],
         "worth": worth_headline({gap.arm: price.equivalents["decode"] for gap, price in pairs}, reference) + ".",
         "next": None if step is None else step._asdict(),
     }
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses and named tuples as dictionaries, all the way down."""
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

@@ -230,6 +230,12 @@ def _weight(one: Side) -> npt.NDArray[np.int64]:
     return -one.tokens.rank if one.encoded is None else one.encoded.counts
 
 
+def _best(one: Side, ids: npt.NDArray[np.int64], n: int = LISTED) -> list[int]:
+    """The most important of these tokens, by `_weight`."""
+    best: list[int] = ids[np.argsort(-_weight(one)[ids], kind="stable")][:n].tolist()
+    return best
+
+
 def _superwords(one: Side) -> dict[str, Any]:
     about, weight = one.tokens, _weight(one)
     ids = np.flatnonzero(about.superword)
@@ -237,20 +243,19 @@ def _superwords(one: Side) -> dict[str, Any]:
     kinds = []
     for kind in range(1, len(KINDS)):
         members = ids[about.kind[ids] == kind]
-        best = members[np.argsort(-weight[members], kind="stable")][:12]
         kinds.append(
             {
                 "kind": KINDS[kind],
                 "superwords": len(members),
                 "count": None if one.encoded is None else int(one.encoded.counts[members].sum()),
-                "examples": [about.text[i] for i in best.tolist()],
+                "examples": [about.text[i] for i in _best(one, members, 12)],
             }
         )
     return {
         "n": len(ids),
         "never_produced": None if one.encoded is None else int((counts == 0).sum()),
         "kinds": kinds,
-        "most_frequent": _rows(one, ids[np.argsort(-weight[ids], kind="stable")][:LISTED].tolist()),
+        "most_frequent": _rows(one, _best(one, ids)),
         "longest": _rows(one, ids[np.lexsort((-weight[ids], -about.n_bytes[ids]))][:LISTED].tolist()),
     }
 
@@ -316,14 +321,13 @@ def _wasted(one: Side) -> dict[str, Any]:
     return {
         "unreachable": _rows(one, unreachable[:LISTED].tolist()),
         "never_produced": _rows(one, never[np.argsort(about.rank[never], kind="stable")][:LISTED].tolist()),
-        "partial": _rows(one, partial[np.argsort(-_weight(one)[partial], kind="stable")][:LISTED].tolist()),
+        "partial": _rows(one, _best(one, partial)),
         "near_duplicates": [_rows(one, group) for group in groups[:LISTED]],
     }
 
 
 def _only(one: Side, other: Side) -> dict[str, Any]:
     lacking = np.flatnonzero(tokens.missing(one.tokenizer, one.tokens, other.tokenizer))
-    best = lacking[np.argsort(-_weight(one)[lacking], kind="stable")][:LISTED]
     return {
         "label": one.label,
         "tokens": len(lacking),
@@ -331,7 +335,7 @@ def _only(one: Side, other: Side) -> dict[str, Any]:
         "share_of_tokens": None
         if one.encoded is None
         else float(one.encoded.counts[lacking].sum()) / len(one.encoded.ids),
-        "most_frequent": _rows(one, best.tolist()),
+        "most_frequent": _rows(one, _best(one, lacking)),
     }
 
 

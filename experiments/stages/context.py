@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from experiments.cluster.tasks import connect
+from experiments.logging.tracking import Tracker
 from experiments.results import Contents
+from experiments.store import records
+from experiments.store.artifacts import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from experiments.cluster.tasks import Cluster
     from experiments.config import RunnerConfig
-    from experiments.logging.tracking import Tracker
     from experiments.progress import Reporter
-    from experiments.store.artifacts import Artifact, Store
+    from experiments.store.artifacts import Artifact
 
 C = TypeVar("C", bound=Contents)
 
@@ -79,3 +83,28 @@ class Context:
             name, fresh=artifact.fresh, seconds=artifact.manifest.seconds, artifact=artifact.name, what=what
         )
         self.tracker.done(name, artifact, row or {})
+
+
+@contextmanager
+def open_context(
+    folder: Path, artifacts: str, runner: RunnerConfig, reporter: Reporter, *tracking: Any, **options: Any
+) -> Iterator[Context]:
+    """The context of a run, which is registered with the store of its artifacts in the block.
+
+    Args:
+        folder: Folder of the run.
+        artifacts: Folder or bucket of the artifacts.
+        runner: Where text is processed.
+        reporter: Shows the progress, and warnings of the block without the source line that Python would print.
+        tracking: Further arguments of `Tracker`.
+        options: Further attributes of `Store`.
+    """
+    store = Store.at(
+        artifacts,
+        on_wait=lambda name: reporter.say(f"waiting: another process is making {name}"),
+        progress=reporter.progress,
+        **options,
+    )
+    with records.running(store, folder), warnings.catch_warnings(), Tracker(folder, *tracking) as tracker:
+        warnings.showwarning = lambda message, *_, **__: reporter.say(f"warning: {message}", style="yellow")
+        yield Context(store, reporter, tracker, runner)

@@ -69,11 +69,6 @@ def measure(
     return Amounts(n_bytes, tokens, tokens * transformer.flops_per_token(rows.mean_tokens), deployed)
 
 
-def at_rung(budget: BudgetConfig, amount: int) -> BudgetConfig:
-    """Return the settings of one budget of a ladder."""
-    return budget if budget.train_flops is None else dataclasses.replace(budget, train_flops=amount)
-
-
 def plan(
     runs: Sequence[Run],
     arms: Mapping[str, EncodedArm],
@@ -96,9 +91,10 @@ def plan(
     reference = next(iter(arms))
     plans: dict[Run, TrainConfig] = {}
     for size, seed, amount in dict.fromkeys((run.size, run.seed, run.budget) for run in runs):
-        model, n_bytes = lm.model.with_layers(size), amount
+        model, n_bytes, rung = lm.model.with_layers(size), amount, budget
         if budget.train_flops is not None:  # by the FLOPs per step of the reference's model with the first seed
             per_step = measure(model, lm.train, arms[reference]).flops
+            rung = dataclasses.replace(budget, train_flops=amount)
             n_bytes = int(amount / per_step + 1e-6) * lm.train.bytes_per_step  # up to rounding errors
             if n_bytes < 1:
                 raise UserError(
@@ -106,7 +102,7 @@ def plan(
                     f"({per_step:.3g}); use a larger budget.train_flops"
                 )
         config = dataclasses.replace(lm.train, train_bytes=n_bytes, seed=seed)
-        settings = plan_rung(model, config, at_rung(budget, amount), arms, deployment)
+        settings = plan_rung(model, config, rung, arms, deployment)
         plans |= {run: settings[run.arm] for run in runs if (run.size, run.seed, run.budget) == (size, seed, amount)}
     return {run: plans[run] for run in runs}
 
@@ -187,11 +183,6 @@ def _quantity(budget: BudgetConfig) -> str:
     return {"flops": "FLOPs", "deployed_flops": "training FLOPs of the deployed model"}.get(name, name)
 
 
-def _configured(budget: BudgetConfig) -> float | None:
-    """The equal quantity, if it is configured; None if it is that of the reference's model."""
-    return budget.train_flops if budget.mode == "equal_flops" else None
-
-
 def check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
     """Raise a UserError unless models have equal budgets, within the tolerance.
 
@@ -199,7 +190,7 @@ def check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
         budget: The budget; `train_flops` is that of this rung.
         amounts: Amount of each model, in the quantity that the budget's mode equalizes.
     """
-    configured = _configured(budget)
+    configured = budget.train_flops if budget.mode == "equal_flops" else None  # otherwise that of the reference's model
     compared = [*amounts] if configured is None else [configured, *amounts]
     ratio = max(compared) / min(compared)
     if ratio > 1 + budget.tolerance:

@@ -106,6 +106,19 @@ class Record:
         self.save()
 
 
+@contextmanager
+def recorded(folder: Path, overrides: Sequence[str], artifacts: str) -> Iterator[Record]:
+    """The record of a run in a folder: written at once, and again if the block fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    record = Record(str(folder.resolve()), list(overrides), store=recorded_place(artifacts))
+    record.save()
+    try:
+        yield record
+    except BaseException as error:
+        record.failed(error)
+        raise
+
+
 def recorded_place(artifacts: str) -> str:
     """The folder or bucket of the artifacts as a record has it: absolute, and without the secrets of a URL."""
     return shown(artifacts) if is_remote(artifacts) else str(Path(artifacts).resolve())

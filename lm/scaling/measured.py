@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
-import math
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,14 +11,22 @@ from lm.bits import bits_per_byte
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import UNIFORM_BITS
 from lm.scaling.points import Points
-from tokenizer.errors import UserError, counted, listed
+from lm.tables import ABOVE_ZERO, Column, read_table
+from tokenizer.errors import UserError, counted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-COLUMNS = ("arm", "seed", "flops", "vocab_size", "tokens_per_byte")
+_POSITIVE = Column(float, ABOVE_ZERO)
+COLUMNS = {
+    "arm": Column(),
+    "seed": Column(int),
+    "flops": _POSITIVE,
+    "vocab_size": Column(int, 1),
+    "tokens_per_byte": _POSITIVE,
+}
 """Columns of the table; every further one is a source."""
 _SOURCE_BYTES = 1_000_000
 """Size of every source, whose real size the table does not have: all have the same share."""
@@ -35,26 +40,19 @@ def read_points(path: Path) -> tuple[list[Points], NDArray[np.int64], Grouping]:
         and the sources, each its own unit of sampling.
 
     Raises:
-        UserError: If a column or a row is missing, or a value is not a number above 0.
+        UserError: If a column or a row is missing, or a value is wrong.
     """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        table = csv.DictReader(file)
-        names = [name for name in table.fieldnames or [] if name not in COLUMNS]
-        if missing := [name for name in COLUMNS if name not in (table.fieldnames or [])]:
-            raise UserError(
-                f"{path} has no column {listed(missing)}; a table of points has {listed(COLUMNS)} and the sources, one "
-                "of losses arm, document, bytes, nats"
-            )
-        if not names:
-            raise UserError(f"{path} has no bits per byte; add a column for each source, or one for the mean")
-        arms: dict[str, dict[tuple[int, float], dict[str, float]]] = {}
-        for row in table:
-            at = f"{path}, line {table.line_num}"
-            values = {name: _number(at, name, row[name]) for name in (*COLUMNS[2:], *names)}
-            key = int(_number(at, "seed", row["seed"], least=0)), values["flops"]
-            if key in arms.setdefault(row["arm"], {}):
-                raise UserError(f"{at}: {row['arm']} has seed {key[0]} at {key[1]:g} FLOPs twice")
-            arms[row["arm"]][key] = values
+    hint = " and the sources; a table of losses has arm, document, bytes, nats"
+    table = read_table(path, COLUMNS, _POSITIVE, hint)
+    names = [name for name in table[0].values if name not in COLUMNS] if table else []
+    if table and not names:
+        raise UserError(f"{path} has no bits per byte; add a column for each source, or one for the mean")
+    arms: dict[str, dict[tuple[int, float], dict[str, float]]] = {}
+    for place, row in table:
+        key = row["seed"], row["flops"]
+        if key in arms.setdefault(row["arm"], {}):
+            raise UserError(f"{place}: {row['arm']} has seed {key[0]} at {key[1]:g} FLOPs twice")
+        arms[row["arm"]][key] = row
     if len(arms) < 2:
         raise UserError(f"{path} has {counted(len(arms), 'arm')}; at least 2 are required")
     sizes = np.full(len(names), _SOURCE_BYTES)
@@ -80,12 +78,3 @@ def _points(path: Path, arm: str, rows: dict[tuple[int, float], dict[str, float]
         nats=nats,
         barred=diverged,
     )
-
-
-def _number(at: str, name: str, text: str | None, *, least: float = math.ulp(0.0)) -> float:
-    value = math.nan
-    with suppress(ValueError):
-        value = float(text or "")
-    if not least <= value < math.inf:
-        raise UserError(f"{at}: {name} is {text!r}; write a number above 0")
-    return value

@@ -171,7 +171,7 @@ def test_wrong_arguments_are_named(place, mistake, tmp_path):
     assert "--start '<no>'" in mistake(*arguments(place, place / "gpt"), "--start", "<no>")
     table = tmp_path / "models.csv"
     table.write_text(f"arm,model,train_flops\na,{place / 'gpt'},much\n")
-    assert "train_flops=much is not a number" in mistake(*arguments(place, table))
+    assert "train_flops='much' must be a number above 0" in mistake(*arguments(place, table))
 
 
 def test_losses_from_elsewhere_are_compared(tmp_path, mistake, capsys):
@@ -186,14 +186,14 @@ def test_losses_from_elsewhere_are_compared(tmp_path, mistake, capsys):
     table.write_text("\n".join(rows) + "\n")
     assert main.run(["compare", str(table), "--out", str(tmp_path / "out")]) == 0
     numbers = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert [row["kind"] for row in numbers["rows"]] == ["all", "code", "prose"]
-    assert numbers["rows"][0]["percent"] == pytest.approx(-5, abs=0.1)
-    assert numbers["rows"][0]["decision"] == "superbpe"
+    assert [row["group"] for row in numbers["differences"] if row["tokenizer"] == "superbpe"] == ["", "code", "prose"]
+    assert numbers["differences"][0]["percent"] == pytest.approx(-5, abs=0.1)
+    assert numbers["differences"][0]["decision"] == "superbpe"
     assert "superbpe" in capsys.readouterr().out
     for wrong, said in (
         (rows[:-1], "not all arms have document 'd39'"),
         ([*rows[:-1], rows[-1].replace(",1007,", ",1008,")], "bytes 1008 for superbpe and 1007 for bpe"),
-        ([*rows[:-1], "superbpe,d39,1007,nan,2,code"], "row 240: nats is empty"),
+        ([*rows[:-1], "superbpe,d39,1007,nan,2,code"], "row 240: nats='nan' must be a number"),
         ([*rows[:-1], "superbpe,d39,1007,much,2,code"], "row 240: nats='much'"),
         ([",".join(row.split(",")[:3]) for row in rows], "no column nats"),
     ):

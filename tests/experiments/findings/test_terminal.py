@@ -9,7 +9,7 @@ from rich.console import Console
 
 from experiments.config import BudgetConfig
 from experiments.findings.compared import Findings
-from experiments.findings.terminal import show_result, show_tables
+from experiments.findings.terminal import show_findings, show_result
 from experiments.progress import Reporter
 from lm.evaluate.bits_per_byte import KIND, SOURCE, Grouping
 from lm.evaluate.deployment import Deployment
@@ -69,7 +69,7 @@ def test_every_kind_of_text_has_its_change_at_equal_text_and_at_equal_compute_in
     assert width[1] > width[0]  # the rate has an interval, too
 
     printed = io.StringIO()
-    show_tables(Reporter(Console(width=80, file=printed)), "Held-out text", result)
+    show_findings(Reporter(Console(width=80, file=printed)), "Held-out text", result)
     lines = printed.getvalue().splitlines()
     assert max(map(len, lines[: lines.index("Models")][:-3])) <= 80
     rows = [re.split(r"\s{2,}", line.strip()) for line in lines]

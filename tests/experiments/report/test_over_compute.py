@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.report.ladder_page import loss_table, render
-from experiments.report.over_compute import ArmRuns, Assumptions, describe, reprice, study
+from experiments.report.over_compute import Assumptions, describe, reprice, study
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.deployment import Deployment
 from tests.experiments.outputs import run_until as run
@@ -101,13 +101,22 @@ def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute():
         amounts = {"flops": 1e15 / bits, "tokens": 1e6 / bits, "bytes": 4e6 / bits}
         summary = SimpleNamespace(**amounts, seconds=1.0, run={"train": train})
         scores = made_up(bits * base * (1 + shift), sizes, changed=np.arange(40) < changed)
-        return SimpleNamespace(summary=summary, trained=summary, seed=seed), scores
+        return SimpleNamespace(contents=SimpleNamespace(trained=summary, seed=seed)), scores
 
-    def runs(label, *same):
-        return ArmRuns(label, 300, [[model(bits, *same, seed) for seed in range(3)] for bits in (1.0, 0.9)])
+    def arm(label, bits, *same):
+        lms, evaluations = zip(*(model(bits, *same, seed) for seed in range(3)), strict=True)
+        tokenizer = SimpleNamespace(vocab_size=300, superword_ids=list)
+        made = {"record": None, "settings": {}, "trained_here": True}
+        return SimpleNamespace(label=label, tokenizer=tokenizer, lms=lms, evaluations=evaluations, **made)
 
-    arms = [runs("bpe", 0.0, 0), runs("lower", -0.07, 40)]
-    found, note = study(arms, Assumptions(Deployment()), tolerance=0.01, confidence=0.95)
+    rungs = [
+        SimpleNamespace(
+            arms=[arm("bpe", bits, 0.0, 0), arm("lower", bits, -0.07, 40)],
+            labels=["bpe", "lower"], tuning=[None] * 2, luck=[None] * 2,
+        )
+        for bits in (1.0, 0.9)
+    ]  # fmt: skip
+    found, note = study(rungs, Assumptions(Deployment()), tolerance=0.01)
     numbers = describe(found, Assumptions(Deployment()))
     assert note == "At each budget, all models read the same amount of text; FLOPs are the reference's."
     reason = "lower changes or loses text in 40 of 40 documents, 100 % of the bytes"
@@ -115,7 +124,7 @@ def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute():
     assert numbers["arms"][1]["barred"] == numbers["gaps"][0]["withheld"] == reason
     assert f"No verdict: {reason}" in render(numbers, found).replace("\N{NO-BREAK SPACE}", " ")
     # Budgets that are equal for the deployed model are named by what was spent.
-    found, _ = study(arms, Assumptions(Deployment()), tolerance=0.01, confidence=0.95, equal_at=Deployment())
+    found, _ = study(rungs, Assumptions(Deployment()), tolerance=0.01, equal_at=Deployment())
     numbers = describe(found, Assumptions(Deployment()))
     assert min(numbers["arms"][0]["flops"]) > 1e16 > max(numbers["arms"][0]["spent"])
     assert loss_table(numbers).header == ["training FLOPs", "1e15", "1.1e15"]

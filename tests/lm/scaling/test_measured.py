@@ -47,11 +47,12 @@ def test_a_table_of_points(tmp_path):
     ("old", "new", "message"),
     [
         ("flops", "FLOPs", "no column flops"),
-        (",web,code", "", "no bits per byte"),
+        (",web,code", "", "line 2: 7 fields, but the header has 5"),
+        (TABLE, "arm,seed,flops,vocab_size,tokens_per_byte\na,0,1e18,50000,0.25\n", "no bits per byte"),
         ("b,0,2e18,50000,0.2,1.0,0.7\n", "", "b cannot be compared with a: it has 1 budgets instead of 2"),
         ("b,0,2e18,50000,0.2,1.0,0.7", "b,1,2e18,50000,0.2,1.0,0.7", "b has no row of seed 0 at 2e"),
-        ("b,0,2e18,50000,0.2,1.0", "b,0,2e18,50000,0.2,much", "line 5: web is 'much'; write a number above 0"),
-        ("b,0,2e18", "b,0,1e18", "line 5: b has seed 0 at 1e\\+18 FLOPs twice"),
+        ("b,0,2e18,50000,0.2,1.0", "b,0,2e18,50000,0.2,much", "row 4: web='much' must be a number above 0"),
+        ("b,0,2e18", "b,0,1e18", "row 4: b has seed 0 at 1e\\+18 FLOPs twice"),
         ("\nb,", "\na,", "twice"),
     ],
 )
