@@ -77,14 +77,14 @@ class Balanced:
     def costs(self, segment: Callable[[PretokenCounts], Any]) -> dict[str, float]:
         """Cost of each source: tokens of the parallel text, or tokens per byte times the ratio."""
         costs = self._costs([segment(counts) for counts in self._measured.values()])
-        return {name: tokens * scale for name, (tokens, scale) in zip(self._measured, costs, strict=True)}
+        return {name: tokens / size * ratio for name, (tokens, size, ratio) in zip(self._measured, costs, strict=True)}
 
-    def _costs(self, segments: Sequence[Any]) -> list[tuple[int, float]]:
-        """Number of tokens of each measured text, given its segments, and the number that it is multiplied by."""
+    def _costs(self, segments: Sequence[Any]) -> list[tuple[int, float, float]]:
+        """Tokens of each measured text, given its segments, its bytes and its ratio; 1 and 1 for parallel text."""
         costs = []
         for (name, counts), cut in zip(self._measured.items(), segments, strict=True):
-            scale = self.ratios[name] / _length(counts, counts.offsets) if self.ratios else 1.0
-            costs.append((_length(counts, cut.offsets), scale))
+            size = _length(counts, counts.offsets) if self.ratios else 1
+            costs.append((_length(counts, cut.offsets), float(size), float((self.ratios or {}).get(name, 1))))
         return costs
 
     def train(
