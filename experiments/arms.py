@@ -16,10 +16,13 @@ from superbpe.transition import AUTO, competes, resolve_transition
 from tokenizer.definition import check_special_tokens
 from tokenizer.errors import UserError, check_choice, did_you_mean, quoted
 from tokenizer.patterns import Pattern, resolve
+from tokenizer.train.balanced import check_balance
 from tokenizer.train.bpe import check_forbid
 from tokenizer.train.forced import NOT_FORCED, check_forced
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from experiments.config import ArmConfig, Config
 
 T = TypeVar("T")
@@ -129,7 +132,7 @@ def check_arms(config: Config) -> None:
     """Raise a UserError for every mistake in the arms that can be found before any text is read."""
     for arm in resolve_arms(config):
         try:
-            _check(arm)
+            _check(arm, config.corpus.sources)
         except UserError as error:
             chosen = config.arms[arm.name]
             if not (chosen.preset or chosen.pattern or chosen.bpe or chosen.superbpe):  # the experiment's settings
@@ -195,7 +198,7 @@ def overridden(settings: T, changes: dict[str, Any], at: str) -> T:
         raise UserError(f"{at}.{getattr(error, 'full_key', '')}: {str(error).splitlines()[0]}") from None
 
 
-def _check(arm: Arm) -> None:
+def _check(arm: Arm, sources: Collection[str]) -> None:
     if not arm.trained:
         return
     check_special_tokens(arm.bpe.special_tokens)
@@ -209,6 +212,10 @@ def _check(arm: Arm) -> None:
     if arm.recipe == "superbpe":
         _check_phase2(arm, specials)
     check_forbid(arm.bpe.forbid)
+    check_balance(
+        sources, parallel=arm.bpe.parallel, ratios=arm.bpe.ratios, min_pretoken_count=arm.bpe.min_pretoken_count,
+        competing=arm.recipe == "superbpe" and arm.competing, at="bpe.",
+    )  # fmt: skip
     if arm.bpe.forced_tokens:
         if arm.recipe == "superbpe" and arm.competing:
             raise UserError(f"bpe.forced_tokens={quoted(arm.bpe.forced_tokens)} {NOT_FORCED}")

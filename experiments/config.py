@@ -61,6 +61,9 @@ class BpeConfig:
         max_token_bytes: Maximum length of a token, in bytes.
         forbid: Regexes without look-around that no token of phase 1 may match; `superbpe.forbid` is for superwords.
         forced_tokens: Strings that become tokens by the first merges, whatever their counts.
+        parallel: Field whose values are equal in translations: `corpus.sources` are balanced by these documents of the
+            training text (`tokenizer.train.balanced`). Weights of sources then only apply to phase 2.
+        ratios: Instead, the bytes that each source needs for the same content.
     """
 
     vocab_size: int = declare(
@@ -76,6 +79,8 @@ class BpeConfig:
     max_token_bytes: int | None = declare(None, least=1)
     forbid: list[str] = field(default_factory=list)
     forced_tokens: list[str] = field(default_factory=list)
+    parallel: str | None = None
+    ratios: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self, "bpe.")
@@ -84,9 +89,15 @@ class BpeConfig:
     def wanted(self) -> dict[str, Any]:
         """Later settings that are set; others are left out of identities."""
         later: dict[str, Any] = {"forbid": list(self.forbid), "forced_tokens": list(self.forced_tokens)}
+        later |= {"parallel": self.parallel, "ratios": dict(self.ratios)}
         if self.min_pretoken_count > 1:
             later["min_pretoken_count"] = self.min_pretoken_count
         return {name: value for name, value in later.items() if value}
+
+    @property
+    def separate_counts(self) -> dict[str, Any]:
+        """What is counted of each source for balance; empty without balance."""
+        return {"parallel": self.parallel} if self.parallel or self.ratios else {}
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def resolved(config: Config, arm: Arm, model: ModelConfig, revision: str | None 
         values |= {arm.recipe: arm.source, "revision": revision}
     else:
         values |= _flat("bpe", arm.bpe)
-        for name in ("forbid", "forced_tokens", "min_pretoken_count"):
+        for name in ("forbid", "forced_tokens", "min_pretoken_count", "parallel", "ratios"):
             if name not in arm.bpe.wanted:  # records of earlier versions lack them
                 del values[f"bpe.{name}"]
     if arm.trained:

@@ -273,7 +273,7 @@ def are_forbidden(tokens: Sequence[bytes], forbid: Sequence[str]) -> list[bool]:
 def train_balanced(
     sources: Sequence[tuple[_U8 | _U32, _I64, _U64]],
     measured: Sequence[tuple[_U8 | _U32, _I64, _U64]] | None,
-    costs: Sequence[tuple[int, float]],
+    costs: Sequence[tuple[int, float, float]],
     tokens: list[bytes],
     n_merges: int,
     *,

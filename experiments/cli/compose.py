@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 # Keys below a mapping whose names the user chooses; Hydra adds them only with `++`.
-_FREE = re.compile(r"(corpus\.sources|eval\.weights)(\.|$)|arms\.[^.]+\.[^.]+\.")
+_FREE = re.compile(r"(corpus\.sources|eval\.weights|bpe\.ratios)(\.|$)|arms\.[^.]+\.[^.]+\.")
 _SIZES = re.compile(r"(^|[._])bytes(_|$)|(^|\.)(ladder|vocab_size|transition)$")
 
 ConfigStore.instance().store(name="schema", node=schema(Config))

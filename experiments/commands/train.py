@@ -34,10 +34,9 @@ from superbpe.rules import TRANSITION, Rules
 from superbpe.transition import competes, resolve_transition
 from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.corpus.parallel import parallel_texts
-from tokenizer.errors import listed
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
-from tokenizer.train.balanced import Balanced
+from tokenizer.train.balanced import Balanced, check_balance
 from tokenizer.train.bpe import check_forbid, merges_that_fit, phase1_memory, segment, share_left_out
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, read_counts
 from tokenizer.train.forced import NOT_FORCED, check_forced
@@ -138,7 +137,7 @@ def run(arguments: argparse.Namespace) -> None:
         with reporter.stage("count"):
             balanced = _balanced(arguments, corpus, count)
             counts = balanced.total if balanced else count(corpus)
-        weights = "".join(f", {name} ×{weight}" for name, weight in corpus.config.weights.items())
+        weights = "".join(f", {name} ×{weight}" for name, weight in corpus.config.weights.items() if weight != 1)
         reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B{weights}")
         _say_memory(reporter, counts, arguments)
         options = {"forced_tokens": arguments.forced_tokens, "progress": reporter.progress, **vetoes}
@@ -185,26 +184,19 @@ def _say_memory(reporter: Reporter, counts: PretokenCounts, arguments: argparse.
 
 def _check_balance(arguments: argparse.Namespace, corpus: Corpus, rules: Rules | None) -> None:
     """Raise a UserError for options that do not go with `--parallel` and `--ratios`."""
-    if not (arguments.parallel or arguments.ratios):
-        return
-    option = "--parallel" if arguments.parallel else "--ratios"
-    if arguments.min_pretoken_count > 1:
-        raise UserError(f"--min-pretoken-count {arguments.min_pretoken_count} is not for {option}; leave one out")
-    if arguments.parallel and arguments.ratios:
-        raise UserError("--parallel balances by translations, --ratios without them; leave one out")
     names = [name for name, _ in arguments.ratios or ()]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UserError(f"--ratios names {repeated[0]} more than once")
-    if names and sorted(names) != sorted(corpus.config.sources):
+    check_balance(
+        corpus.config.sources, parallel=arguments.parallel, ratios=dict(arguments.ratios or ()),
+        min_pretoken_count=arguments.min_pretoken_count,
+        competing=rules is not None and competes(rules, arguments.transition or TRANSITION[arguments.superbpe]),
+    )  # fmt: skip
+    balance = arguments.parallel or arguments.ratios
+    if balance and rules is None and any(weight != 1 for weight in corpus.config.weights.values()):
         raise UserError(
-            f"--ratios names {listed(names)}, but the sources are {listed(corpus.config.sources)}: one for each"
+            "weights do not change phase 1 of balanced sources, which are compared by themselves; drop them"
         )
-    if len(corpus.config.sources) < 2:
-        raise UserError(f"{option} needs at least two sources: name them, as in en=en.jsonl de=de.jsonl")
-    if rules is None and any(weight != 1 for weight in corpus.config.weights.values()):
-        raise UserError(f"with {option}, weights do not change phase 1, which compares a source with itself; drop them")
-    if rules is not None and competes(rules, arguments.transition or TRANSITION[arguments.superbpe]):
-        raise UserError(f"{option} needs a transition: superwords would compete with merges of small sources")
     if arguments.parallel and arguments.counts:
         raise UserError("--parallel needs text, and counts have no documents; use --ratios")
 

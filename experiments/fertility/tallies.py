@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 ALL, KIND, SOURCE, SCRIPT = "all", "kind", "source", "script"
 """How documents are grouped. The kind of text is the part of a source's name before a colon: `code: python`."""
+_BATCH_BYTES = 1 << 20
+"""Text that is in memory at once, per thread, with its words and its tokens, unless a document is longer."""
 MOST_SOURCES = 50
 """Number of sources, the largest ones, that are distinguished."""
 
@@ -216,7 +218,7 @@ def tally(
     of_text = Counts(*np.zeros((3, n), np.int32))
     tallies = [Tally(one, n, sampled if isinstance(one, ExternalTokenizer) else 1, of_text) for one in tokenizers]
     tick = Throttle(progress, "bytes encoded", len(tallies) * total)
-    batches = text.batches("all")
+    batches = text.batches("all", batch_bytes=_BATCH_BYTES)
     done = first = 0
     with ThreadPoolExecutor(threads) as pool:
         while group := list(islice(batches, threads)):

@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING, Any
 from experiments.cluster import parts as on_cluster
 from experiments.numbers import si
 from experiments.results import Counts
-from tokenizer.train.counting import count_pretokens, mix_counts
+from tokenizer.corpus.parallel import parallel_texts
+from tokenizer.train.balanced import Balanced
+from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.arms import Arm
+    from experiments.config import BpeConfig
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
     from tokenizer.corpus.corpus import Corpus
-    from tokenizer.train.counting import PretokenCounts
 
 COUNTS = "counts.parquet"
+SOURCE, PARALLEL = "source-{}.parquet", "parallel-{}.parquet"
+"""Counts of each source, for balance."""
 
 
 def count(context: Context, text: Text, arm: Arm, name: str = "count") -> Artifact[Counts]:
@@ -52,6 +56,12 @@ def count(context: Context, text: Text, arm: Arm, name: str = "count") -> Artifa
         named = text.corpus.config.sources
         counts = mix_counts([(of_source, weight) for _, of_source, weight in sources]) if named else sources[0][1]
         counts.save(folder / COUNTS)
+        if arm.bpe.separate_counts:
+            for place, (_, of_source, _) in enumerate(sources):
+                of_source.save(folder / SOURCE.format(place))
+        if arm.bpe.parallel is not None:
+            for place, texts in enumerate(parallel_texts(text.corpus, arm.bpe.parallel).values()):
+                count_pretokens(texts, **settings, spill_folder=folder).save(folder / PARALLEL.format(place))
         return Counts(
             corpus=text.hash,
             split="train",
@@ -76,12 +86,30 @@ def count(context: Context, text: Text, arm: Arm, name: str = "count") -> Artifa
         name,
         Counts,
         "count",
-        config={"unit": arm.bpe.unit, "special_tokens": arm.bpe.special_tokens, "pattern": pattern.regex},
+        config={
+            "unit": arm.bpe.unit,
+            "special_tokens": arm.bpe.special_tokens,
+            "pattern": pattern.regex,
+            **({"separate": arm.bpe.separate_counts} if arm.bpe.separate_counts else {}),
+        },
         inputs={"corpus": text.hash},
         build=build,
         describe=_describe,
         resumable=cluster is not None,
     )
+
+
+def counted(counts: Artifact[Counts], bpe: BpeConfig) -> PretokenCounts | Balanced:
+    """What phase 1 is trained on: the counts of all text, or of the sources that are balanced."""
+    if not bpe.separate_counts:
+        return PretokenCounts.load(counts.path / COUNTS)
+
+    def of_sources(file: str) -> dict[str, PretokenCounts]:
+        names = enumerate(counts.contents.sources)
+        return {name: PretokenCounts.load(counts.path / file.format(place)) for place, name in names}
+
+    parallel = None if bpe.parallel is None else of_sources(PARALLEL)
+    return Balanced(sources=of_sources(SOURCE), parallel=parallel, ratios=bpe.ratios or None)
 
 
 def _describe(counts: Counts) -> str:

@@ -139,10 +139,11 @@ def _portion(
 def recipe_of(arm: Arm, tokenizer: Any, text: Text) -> Arm | None:
     """The recipe of an arm: its own, or that of a file that `superbpe choose` trained on this text.
 
-    None for other files and repositories, whose recipe or text is unknown, and for bytes, which have no merges.
+    None for other files and repositories, whose recipe or text is unknown, for bytes, which have no merges, and for
+    balanced sources, whose translations would be divided, too.
     """
     if arm.trained:
-        return arm
+        return None if arm.bpe.separate_counts else arm
     made = tokenizer.provenance if isinstance(tokenizer, Tokenizer) else {}
     chosen = "phase1" in made and made.get("choose", {}).get("corpus") == text.hash
     # Others have superwords on top of all ids of another tokenizer.

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.results import TrainedTokenizer
-from experiments.stages.count import COUNTS, count
+from experiments.stages.count import count, counted
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, usable
 from tokenizer.durable import write_whole
 from tokenizer.files import digest
 from tokenizer.train.bpe import train_bpe
-from tokenizer.train.counting import PretokenCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +51,7 @@ def families(context: Context, text: Text, arms: Sequence[Arm]) -> list[Family]:
     counts: dict[str, Artifact[Counts]] = {}
     groups: dict[str, Family] = {}
     for arm in arms:
-        pretokens = digest([arm.pattern.regex, arm.bpe.unit, list(arm.bpe.special_tokens)])
+        pretokens = digest([arm.pattern.regex, arm.bpe.unit, list(arm.bpe.special_tokens), arm.bpe.separate_counts])
         if pretokens not in counts:
             counts[pretokens] = count(context, text, arm, f"count {arm.name}" if counts else "count")
         key = digest([pretokens, rules_of(arm)])
@@ -74,13 +73,14 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
     rules, inputs = rules_of(family.arms[0]), {"counts": family.counts.hash}
     name, identity = context.store.identify("bpe", rules, inputs)
     wanted = max(arm.phase1_size for arm in family.arms)
+    merging = {key: value for key, value in rules.items() if key not in ("parallel", "ratios")}
 
     def build(folder: Path) -> TrainedTokenizer:
         counts_of_merges: list[npt.NDArray[np.uint64]] = []
         tokenizer = train_bpe(
-            PretokenCounts.load(family.counts.path / COUNTS),
+            counted(family.counts, family.arms[0].bpe),
             wanted,
-            **rules,
+            **merging,
             progress=context.reporter.progress,
             on_counts=counts_of_merges.append,
         )
@@ -123,7 +123,7 @@ def cut(context: Context, arm: Arm, whole: MergeList) -> ArmTokenizer:
 
 
 def rules_of(arm: Arm) -> dict[str, Any]:
-    """Settings of an arm that determine its merges, as arguments of `train_bpe`."""
+    """Settings of an arm that determine its merges: arguments of `train_bpe`, and what balances sources."""
     return {
         "special_tokens": arm.bpe.special_tokens,
         "tie_break": arm.bpe.tie_break,

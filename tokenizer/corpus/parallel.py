@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from tokenizer._native import Batch
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.reading import records_of
 from tokenizer.corpus.rows import lookup, text_of
@@ -16,7 +17,7 @@ from tokenizer.errors import DataError, UserError, counted, quoted
 
 
 def parallel_texts(corpus: Corpus, field: str) -> dict[str, Callable[[], Iterator[str]]]:
-    """Documents of each source whose value of a field occurs in all sources; documents with one value are translations.
+    """Training documents of each source whose value of a field occurs in those of all sources: translations.
 
     Values that occur more often in one source than in another are left out, with a warning.
 
@@ -52,7 +53,8 @@ def parallel_texts(corpus: Corpus, field: str) -> dict[str, Callable[[], Iterato
 
 
 def _documents(corpus: Corpus, field: str) -> Iterator[tuple[str, str]]:
-    """Value of the field and text of the records that have both."""
+    """Value of the field and text of the training documents that have both."""
+    keep = corpus.filter("train")
     for path, form in corpus.files:
         if form == "txt":
             raise UserError(f"{path} is plain text, which has no field {field}; parallel text needs records")
@@ -62,5 +64,5 @@ def _documents(corpus: Corpus, field: str) -> Iterator[tuple[str, str]]:
             with suppress(DataError):  # it has no such field, or no text, which counting has reported
                 text = text_of(record, number, corpus.config)
                 value = lookup(record, field, number, "") if isinstance(record, dict) else None
-            if text and isinstance(value, str | int):
+            if text and isinstance(value, str | int) and len(keep.apply(Batch.from_texts([text]))[0]):
                 yield str(value), text

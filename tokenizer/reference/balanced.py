@@ -1,12 +1,13 @@
 """Parity-aware BPE: the source that is compressed worst chooses the next merge, which applies to all sources.
 
-    repeat: take the source with the highest cost (tokens of its measured text, times its scale)
+    repeat: take the source whose parallel text has the most tokens; without such text, the source with the lowest
+            bytes per token, divided by its ratio
             merge its most frequent pair in all sources
 
 Variant `base` of Foroutan et al., "Parity-Aware Byte-Pair Encoding: Improving Cross-lingual Fairness in Tokenization"
 (2025, arXiv 2508.04796). A source without a pair that may be merged chooses no more.
 
->>> train_balanced([{b"ab": 9}, {b"cd": 2, b"cde": 2}], 2, scales=[1, 2])
+>>> train_balanced([{b"ab": 9}, {b"cd": 2, b"cde": 2}], 2, ratios=[1, 2])
 [(1, b'c', b'd', 4), (1, b'cd', b'e', 2)]
 """
 
@@ -22,8 +23,8 @@ def train_balanced(
     sources: Sequence[Mapping[bytes, int]],
     n_merges: int,
     *,
-    scales: Sequence[float],
-    measured: Sequence[Mapping[bytes, int]] | None = None,
+    parallel: Sequence[Mapping[bytes, int]] | None = None,
+    ratios: Sequence[float] = (),
     tie_break: str = "lowest-ids",
     min_count: int = 1,
     special_tokens: Sequence[str] = (),
@@ -33,21 +34,22 @@ def train_balanced(
     Args:
         sources: counted pretokens of each source.
         n_merges: maximum number of merges.
-        scales: what the number of tokens of each source is multiplied by.
-        measured: counted pretokens of the text by which each source is measured; None for the source itself.
-        tie_break: see `tokenizer.reference.naive.break_tie`. Of sources with equal costs, the first one chooses.
+        parallel: counted pretokens of a translation of one text, for each source.
+        ratios: without `parallel`, the ratio of each source.
+        tie_break: see `tokenizer.reference.naive.break_tie`. Of sources that are compressed equally, the first chooses.
         min_count: pairs that occur less often in the source are not merged.
         special_tokens: strings that no merge may spell.
     """
     counted = [as_words(source) for source in sources]
-    tested = counted if measured is None else [as_words(text) for text in measured]
+    tested = counted if parallel is None else [as_words(text) for text in parallel]
+    sizes = [sum(len(word) * times for word, times in words.items()) for words in counted]
     order = {token: place for place, token in enumerate(byte_alphabet())}
     taken = {token.encode() for token in special_tokens}
     left = [*range(len(sources))]
     merges: list[tuple[int, bytes, bytes, int]] = []
     while len(merges) < n_merges and left:
-        costs = [sum(len(word) * times for word, times in words.items()) for words in tested]
-        worst = max(left, key=lambda i: costs[i] * scales[i])
+        tokens = [sum(len(word) * times for word, times in words.items()) for words in tested]
+        worst = min(left, key=lambda i: sizes[i] / tokens[i] / ratios[i] if parallel is None else -tokens[i])
         counts = count_pairs(counted[worst])
         allowed = {pair: n for pair, n in counts.items() if pair[0] + pair[1] not in {*order, *taken}}
         most = max(allowed.values(), default=0)

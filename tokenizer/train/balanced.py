@@ -8,7 +8,7 @@ distinct pretokens (8,000 tokens, two sources, 7.3 MB), and BPE on their sum 12.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -54,10 +54,7 @@ class Balanced:
         for name, counts in [*self.sources.items(), *(self.parallel or {}).items()]:
             if not counts.n_total:
                 raise UserError(f"the source {name} has no text")
-        ratios: Mapping[str, Any] = self.ratios or {}  # types are not checked in user code
-        for name, ratio in ratios.items():
-            if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < math.inf:
-                raise UserError(f"the ratio of {name} is {quoted(ratio)}; it must be a number above 0")
+        _check_ratios(self.ratios or {})
 
     @cached_property
     def total(self) -> PretokenCounts:
@@ -77,14 +74,14 @@ class Balanced:
     def costs(self, segment: Callable[[PretokenCounts], Any]) -> dict[str, float]:
         """Cost of each source: tokens of the parallel text, or tokens per byte times the ratio."""
         costs = self._costs([segment(counts) for counts in self._measured.values()])
-        return {name: tokens * scale for name, (tokens, scale) in zip(self._measured, costs, strict=True)}
+        return {name: tokens / size * ratio for name, (tokens, size, ratio) in zip(self._measured, costs, strict=True)}
 
-    def _costs(self, segments: Sequence[Any]) -> list[tuple[int, float]]:
-        """Number of tokens of each measured text, given its segments, and the number that it is multiplied by."""
+    def _costs(self, segments: Sequence[Any]) -> list[tuple[int, float, float]]:
+        """Tokens of each measured text, given its segments, its bytes and its ratio; 1 and 1 for parallel text."""
         costs = []
         for (name, counts), cut in zip(self._measured.items(), segments, strict=True):
-            scale = self.ratios[name] / _length(counts, counts.offsets) if self.ratios else 1.0
-            costs.append((_length(counts, cut.offsets), scale))
+            size = _length(counts, counts.offsets) if self.ratios else 1
+            costs.append((_length(counts, cut.offsets), float(size), float((self.ratios or {}).get(name, 1))))
         return costs
 
     def train(
@@ -109,6 +106,50 @@ class Balanced:
             n_merges,
             **options,
         )
+
+
+def check_balance(
+    sources: Collection[str],
+    *,
+    parallel: str | None,
+    ratios: Mapping[str, float] | None,
+    min_pretoken_count: int = 1,
+    competing: bool = False,
+    at: str = "",
+) -> None:
+    """Find mistakes of settings that balance sources, before text is read. Without such settings, nothing is checked.
+
+    Args:
+        sources: names of the sources.
+        parallel: field whose values are equal in translations; None for no such text.
+        ratios: ratio of each source; None or empty for no ratios.
+        min_pretoken_count: see `train_bpe`.
+        competing: whether superwords compete with the merges of phase 1.
+        at: start of the names of settings in messages.
+
+    Raises:
+        UserError: the settings contradict each other, or do not suit the sources.
+    """
+    if not parallel and not ratios:
+        return
+    option = f"{at}parallel={parallel}" if parallel else f"{at}ratios={listed(ratios or ())}"
+    if parallel and ratios:
+        raise UserError(f"{option} balances by translations, and {at}ratios without them; leave one out")
+    if min_pretoken_count > 1:
+        raise UserError(f"{at}min_pretoken_count={min_pretoken_count} is not for balanced sources; leave it out")
+    if len(sources) < 2:
+        raise UserError(f"{option} needs at least two sources: name them, such as en=en.jsonl and de=de.jsonl")
+    if ratios and ratios.keys() != {*sources}:
+        raise UserError(f"{option}: give a ratio for each of the sources, which are {listed(sources)}")
+    _check_ratios(ratios or {})
+    if competing:
+        raise UserError(f"{option} needs a transition: superwords would compete with merges of small sources")
+
+
+def _check_ratios(ratios: Mapping[str, Any]) -> None:
+    for name, ratio in ratios.items():  # types are not checked in user code
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < math.inf:
+            raise UserError(f"the ratio of {name} is {quoted(ratio)}; it must be a number above 0")
 
 
 def _length(counts: PretokenCounts, offsets: Any) -> int:

@@ -47,8 +47,8 @@ pub fn train_bpe<'py>(
 }
 
 /// `train_bpe` in which the source that is compressed worst chooses the next merge (`crate::train::balanced`): the one
-/// whose cost is highest. Costs are pairs: the number of tokens in `measured` (None: in its own words) before the first
-/// merge, and what this number is multiplied by. The result has the `source` of each merge, too.
+/// whose `size / tokens / ratio` is lowest. `costs` has these three numbers of each; the tokens are those of `measured`
+/// (None: of its own words) before the first merge. The result has the `source` of each merge, too.
 #[pyfunction]
 #[pyo3(signature = (sources, measured, costs, tokens, n_merges, *, tie_break, min_count, max_token_bytes, forbid, special_tokens, progress))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
@@ -56,7 +56,7 @@ pub fn train_balanced<'py>(
     py: Python<'py>,
     sources: Vec<Segments<'py>>,
     measured: Option<Vec<Segments<'py>>>,
-    costs: Vec<(u64, f64)>,
+    costs: Vec<(u64, f64, f64)>,
     tokens: &Bound<'py, PyList>,
     n_merges: usize,
     tie_break: &str,
@@ -84,11 +84,12 @@ pub fn train_balanced<'py>(
         let mut balanced: Vec<balanced::Source> = sources
             .into_iter()
             .zip(costs)
-            .map(|(words, (tokens, scale))| balanced::Source {
+            .map(|(words, (tokens, size, ratio))| balanced::Source {
                 counted: merging(words),
                 measured: measured.as_mut().and_then(Iterator::next).map(merging),
                 tokens,
-                scale,
+                size,
+                ratio,
             })
             .collect();
         Ok(balanced::run(&mut balanced, n_merges, min_count, |n| progress.report(n)))

@@ -16,11 +16,17 @@ pub struct Source<'a> {
     pub measured: Option<MergeLoop<'a>>,
     /// Tokens of the measured words, at first the initial ones.
     pub tokens: u64,
-    /// The source with the highest product of `tokens` and this number is compressed worst.
-    pub scale: f64,
+    /// The source with the lowest `size / tokens / ratio` is compressed worst.
+    pub size: f64,
+    pub ratio: f64,
 }
 
 impl Source<'_> {
+    /// Divided in this order, as Hugging Face's trainer does, so that both round to the same choice.
+    fn compression(&self) -> f64 {
+        self.size / self.tokens as f64 / self.ratio
+    }
+
     fn apply(&mut self, left: u32, right: u32) {
         let removed = self.counted.apply(left, right);
         self.tokens -= self.measured.as_mut().map_or(removed, |measured| measured.apply(left, right));
@@ -50,9 +56,10 @@ pub fn run(
                 break;
             }
         }
-        let cost = |&i: &usize| sources[i].tokens as f64 * sources[i].scale;
+        let compression = |&i: &usize| sources[i].compression();
         // The first of several equal ones.
-        let Some(worst) = left.iter().copied().reduce(|a, b| if cost(&b) > cost(&a) { b } else { a }) else {
+        let Some(worst) = left.iter().copied().reduce(|a, b| if compression(&b) < compression(&a) { b } else { a })
+        else {
             stop = Stop::Exhausted;
             break;
         };

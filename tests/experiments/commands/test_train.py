@@ -105,12 +105,12 @@ def test_sources_are_balanced_and_their_costs_printed(folder, capsys):
     assert "tokens per byte, times the ratio" in capsys.readouterr().out
     for options, message in (
         ([*sources, "--parallel", "none"], "no text is parallel"),
-        (["en=en.jsonl", "--parallel", "id"], "--parallel needs at least two sources"),
+        (["en=en.jsonl", "--parallel", "id"], "--parallel id needs at least two sources"),
         (["en=en.jsonl:2", "ja=ja.jsonl", "--parallel", "id"], "weights do not change phase 1"),
-        ([*sources, "--ratios", "en=1"], "but the sources are en, ja"),
+        ([*sources, "--ratios", "en=1"], "each of the sources, which are en, ja"),
         ([*sources, "--ratios", "en=1", "en=2", "ja=1"], "names en more than once"),
         ([*sources, "--parallel", "id", "--ratios", "en=1", "ja=1"], "leave one out"),
-        ([*sources, "--parallel", "id", "--superbpe", "boundless"], "--parallel needs a transition"),
+        ([*sources, "--parallel", "id", "--superbpe", "boundless"], "--parallel id needs a transition"),
         ([*sources, "--parallel", "id", "--counts"], "use --ratios"),
     ):
         assert train(*options) == 2

@@ -48,14 +48,13 @@ def test_merges_equal_the_reference(words, parallel, tie_break, min_count, n_mer
     options = {"tie_break": tie_break, "min_count": min_count, "special_tokens": ["ab"]}
     if parallel is None:
         balanced = Balanced(sources=sources, ratios=dict(zip(sources, RATIOS, strict=False)))
-        sizes = [sum(len(key) * n for key, n in counts.items()) for counts in sources.values()]
-        measured, scales = None, [ratio / size for ratio, size in zip(RATIOS, sizes, strict=False)]
+        measured = None
     else:
         tested = counted([{**text, "x": 1} for text in parallel[: len(words)]])
         balanced = Balanced(sources=sources, parallel=tested)
-        measured, scales = [dict(counts.items()) for counts in tested.values()], [1.0] * len(words)
+        measured = [dict(counts.items()) for counts in tested.values()]
     expected = train_balanced(
-        [dict(counts.items()) for counts in sources.values()], n_merges, scales=scales, measured=measured, **options
+        [dict(counts.items()) for counts in sources.values()], n_merges, parallel=measured, ratios=RATIOS, **options
     )
     counts = []
     tokenizer = train_bpe(balanced, 256 + n_merges + 1, on_counts=counts.append, **options)
