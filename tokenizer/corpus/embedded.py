@@ -266,14 +266,16 @@ def documents(progress: Progress | None = None) -> Iterator[EmbeddedDocument]:
     def large(named: Iterable[tuple[str, _Source]], most: int) -> Iterator[tuple[str, _Source]]:
         return islice(((name, source) for name, source in named if source.n_bytes >= LEAST_BYTES), most)
 
+    def ordered(kind: str) -> Iterator[tuple[str, _Source]]:  # a generator: parsing the packages takes seconds
+        named = _languages() if kind == "languages" else _python()[kind]
+        yield from sorted(named.items(), key=lambda item: _order(item[0]))
+
     for number, kind in enumerate(KINDS):
         if progress is not None:
             progress("embedded corpus", number, len(KINDS))
         # As many services as subpackages.
         services = large(_services(), MOST_SOURCES // 2) if kind == "english" else ()
-        named = _languages() if kind == "languages" else _python()[kind]
-        ordered = sorted(named.items(), key=lambda item: _order(item[0]))
-        for name, source in large(chain(services, ordered), MOST_SOURCES):
+        for name, source in large(chain(services, ordered(kind)), MOST_SOURCES):
             for piece, texts in source.pieces.items():
                 yield from (EmbeddedDocument(text, kind, f"{kind}/{name}", f"{kind}/{piece}") for text in texts)
 
