@@ -1,5 +1,7 @@
 """A corpus of made-up documents with recurring phrases, and the smallest run over it."""
 
+import copy
+import functools
 import json
 import random
 
@@ -50,7 +52,12 @@ def tiny_module(corpus, tmp_path_factory):
 
 def run_stages(stage, overrides, folder):
     """Run every stage up to `stage`. Without the command line, a small run takes a third of the time."""
-    pipeline.run(load(overrides), stage, folder)
+    pipeline.run(copy.deepcopy(_loaded(*overrides)), stage, folder)
+
+
+@functools.cache
+def _loaded(*overrides):
+    return load(overrides)
 
 
 def tiny_overrides(corpus, folder):

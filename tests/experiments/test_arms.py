@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -117,10 +115,10 @@ def test_two_equal_arms_are_noticed(tiny, capsys):
     assert "bpe and twin are the same tokenizer" in capsys.readouterr().out
 
 
-def test_cfg_job_shows_every_arm(tiny):
-    command = [sys.executable, "-m", "experiments", "pipeline", "--cfg", "job", *tiny]
-    command += ["arms=[bpe,mine]", "arms.mine.recipe=superbpe", "arms.mine.bpe.vocab_size=500"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def test_cfg_job_shows_every_arm(tiny, capsys):
+    arms = ["arms=[bpe,mine]", "arms.mine.recipe=superbpe", "arms.mine.bpe.vocab_size=500"]
+    assert main.run(["pipeline", "--cfg", "job", *tiny, *arms]) == 0
+    shown = capsys.readouterr().out
     assert "  mine:\n" in shown
     assert "    recipe: superbpe\n" in shown
     assert "      vocab_size: 500" in shown

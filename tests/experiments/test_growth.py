@@ -15,7 +15,7 @@ from tests.experiments.cluster.fake_ray import FakeRay
 from tests.experiments.conftest import run_stages, tiny_overrides
 from tokenizer import Corpus, count_pretokens, train_bpe
 
-FEW, MANY, MORE = 50, 200, 1.2
+FEW, MANY, MORE = 20, 80, 1.2
 """Numbers of files, and how much more than in proportion is accepted."""
 
 
@@ -93,7 +93,7 @@ def test_calls_of_commands(name, named, tokenizer, calls, tmp_path):
 @pytest.mark.parametrize("name", ["fertility", pytest.param("encode", marks=pytest.mark.slow)])
 def test_requests_of_commands(name, tokenizer, endpoint, tmp_path):
     n_requests = []
-    for n in (FEW // 10, MANY // 10):
+    for n in (FEW // 5, MANY // 5):
         for path in write_text(tmp_path / str(n), n):
             endpoint.objects[f"bucket/{n}/{path.name}"] = path.read_bytes()
         endpoint.requests.clear()

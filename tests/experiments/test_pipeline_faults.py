@@ -61,7 +61,9 @@ def test_the_split_is_part_of_what_is_compared(tmp_path):
         check_heldout("a", arm, [store.make(Folder, "lm", config={}, inputs={"shards": "x"}, build=lambda _: Folder())])
 
 
-@pytest.mark.parametrize("stage", ["count", "train_bpe", "shard", "train_lm"])
+@pytest.mark.parametrize(
+    "stage", ["count", *(pytest.param(name, marks=pytest.mark.slow) for name in ("train_bpe", "shard", "train_lm"))]
+)
 def test_a_full_disk_is_one_line_in_every_stage_and_loses_nothing(stage, tiny, tmp_path, monkeypatch, capsys):
     made = {"count": "count", "train_bpe": "bpe", "shard": "shards", "train_lm": "lm"}[stage]
     fsync = os.fsync
@@ -82,7 +84,7 @@ def test_a_full_disk_is_one_line_in_every_stage_and_loses_nothing(stage, tiny, t
     run_stages(stage, tiny, tmp_path / "outputs")
 
 
-@pytest.mark.parametrize("stage", ["shard", "train_lm"])
+@pytest.mark.parametrize("stage", ["shard", pytest.param("train_lm", marks=pytest.mark.slow)])
 def test_what_an_earlier_attempt_finished_is_verified_before_it_is_kept(stage, tiny, tmp_path):
     name = {"shard": "shards", "train_lm": "lm"}[stage]
     run_stages(stage, tiny, tmp_path / "outputs")

@@ -51,7 +51,7 @@ def test_hydra_reads_settings_as_they_are(number):
     assert len(sources) == len(names)
     assert load(["corpus=files", setting("corpus.sources", sources)]).corpus.sources == sources
     assert names["code: python"] == "code: python"
-    arms = list(hydra_names(hostile(number)).values())
-    files = [setting(f"arms.{arm}.file", path) for arm, path in zip(arms, paths, strict=True)]
+    arms = list(hydra_names(hostile(number)).values())[::3]
+    files = [setting(f"arms.{arm}.file", path) for arm, path in zip(arms, paths[::3], strict=True)]
     config = load([f"arms=[{','.join(arms)}]", *files])
-    assert [arm.file for arm in config.arms.values()] == paths
+    assert [arm.file for arm in config.arms.values()] == paths[::3]

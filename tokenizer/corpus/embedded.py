@@ -266,7 +266,7 @@ def documents(progress: Progress | None = None) -> Iterator[EmbeddedDocument]:
     def large(named: Iterable[tuple[str, _Source]], most: int) -> Iterator[tuple[str, _Source]]:
         return islice(((name, source) for name, source in named if source.n_bytes >= LEAST_BYTES), most)
 
-    def ordered(kind: str) -> Iterator[tuple[str, _Source]]:
+    def ordered(kind: str) -> Iterator[tuple[str, _Source]]:  # a generator: parsing the packages takes seconds
         named = _languages() if kind == "languages" else _python()[kind]
         yield from sorted(named.items(), key=lambda item: _order(item[0]))
 

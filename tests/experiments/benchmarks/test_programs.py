@@ -12,7 +12,7 @@ from lm.data.stream import DocumentStream
 from superbpe import train_superbpe
 from tokenizer import count_pretokens, train_bpe
 
-TOY = ["--n-layers", "1", "--vocab-size", "300", "--context", "16", "--tokens", "32", "--rounds", "2"]
+TOY = ["--n-layers", "1", "--vocab-size", "300", "--context", "16", "--tokens", "32", "--rounds", "1"]
 TOY += ["--device", "cpu"]
 SMALL = ["--vocab-size", "400", "--transition", "330", "--rounds", "1", "--peers", "none"]
 

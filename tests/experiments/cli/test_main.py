@@ -93,7 +93,7 @@ def test_train_and_encode(tmp_path, mistake, monkeypatch, capsys, options, phase
     assert shards.document(0).tolist() == tokenizer.encode(text)
 
 
-@pytest.mark.parametrize(("names", "least"), [(["train", "push"], 15), pytest.param([], 50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("names", "least"), [(["train"], 20), pytest.param([], 50, marks=pytest.mark.slow)])
 def test_after_a_kill_at_any_change_of_a_file_the_same_command_finishes(tmp_path, names, least):
     command = [sys.executable, "-m", "tests.experiments.commands.killed", tmp_path, *names]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
@@ -142,9 +142,10 @@ def test_training_is_rejected_before_it_starts(tmp_path, mistake, monkeypatch, a
     assert not (tmp_path / "to").exists()
 
 
-@pytest.fixture
-def small(tmp_path):
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
     """A tokenizer and a text with two damaged records."""
+    tmp_path = tmp_path_factory.mktemp("small")
     lines = [*(json.dumps({"body": text}) for text in texts.sample(20_000)), '{"body": 7}', "not JSON"]
     (tmp_path / "text.jsonl").write_text("\n".join(lines))
     train_bpe(texts.sample(20_000), 300).save(tmp_path / "small")

@@ -85,8 +85,7 @@ def test_an_encoding_without_our_characters_and_a_full_disk_under_the_log(tiny, 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("words", ["--help", "train --help", "--version"])
+@pytest.mark.parametrize(("words", "unbuffered"), [("--help", ""), ("train --help", "1"), ("--version", "")])
 def test_help_on_a_full_disk_and_for_a_reader_that_has_ended(words, unbuffered, script):
     for target, expected in ((">/dev/full", (2, "error: the disk is full")), ("| true", (141, "the output is closed"))):
         line = f"{shlex.join([sys.executable, str(script), *words.split()])} {target}; exit ${{PIPESTATUS[0]}}"

@@ -16,9 +16,6 @@ from tests.experiments.outputs import command, wait_until
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 
-CODES = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
-
-
 def test_cells_and_their_threads_share_the_cores(monkeypatch):
     monkeypatch.setattr("experiments.cli.sweep.thread_count", lambda _: 8)
     for n_jobs, threads, n_cells, jobs, share in (
@@ -85,11 +82,11 @@ def test_a_sweep_over_groups_lists_and_seeds(tiny, tmp_path, monkeypatch):
         return pipeline.Outcome()
 
     monkeypatch.setattr(pipeline, "run", note)
-    sweep = ["bpe.special_tokens=['<|endoftext|>'],['<|endoftext|>','b,c']", "lm.train.seed=range(0,2)"]
+    sweep = ["bpe.special_tokens=['<|endoftext|>'],['<|endoftext|>','b,c']", "lm.train.seed=range(1,2)"]
     sweep.append("pattern=gpt2,llama3")
     assert run("train_lm", [*tiny, "--multirun", *sweep, "budget.train_bytes=81920"]) == 0
     table = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
-    assert table["n_cells"] == len(table["cells"]) == len(seen) == 8
+    assert table["n_cells"] == len(table["cells"]) == len(seen) == 4
     assert ("llama3", ["<|endoftext|>", "b,c"], 81920, 1) in seen
     for cell in table["cells"]:
         keys = {text.partition("=")[0] for text in cell["swept"]}
@@ -114,8 +111,8 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny, tmp_path):
 def test_launchers_that_start_processes(tiny, tmp_path, launcher):
     pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
     tiny = [text for text in tiny if not text.startswith("runner.threads")]
-    # Of the four cells one cannot be: a transition at 410 with a vocabulary of 400.
-    sweep = ["superbpe.transition=300,410", "bpe.vocab_size=420,400", f"hydra/launcher={launcher}"]
+    # Of the two cells one cannot be: a transition at 410 with a vocabulary of 400.
+    sweep = ["superbpe.transition=300,410", f"hydra/launcher={launcher}"]
     # From a new process: a fork of this one may inherit locks that threads of earlier tests held.
     words = command("train-superbpe", [*tiny, "--multirun", *sweep])
     ran = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -126,23 +123,21 @@ def test_launchers_that_start_processes(tiny, tmp_path, launcher):
     (shown,) = {cell["command"] for cell in table["cells"]}
     assert "-m experiments pipeline --until train-superbpe" in shown
     assert len(list((tmp_path / "artifacts").glob("count-*"))) == 1
-    assert "1 of 4 cells failed" in ran.stderr
+    assert "1 of 2 cells failed" in ran.stderr
     threads = {text for cell in table["cells"] for text in cell["overrides"] if text.startswith("runner.threads=")}
     assert len(threads) == (launcher == "joblib")  # whose cells share this machine's cores
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", CODES)
-def test_a_signal_in_training_leaves_a_checkpoint_and_prints_how_to_resume(tiny, tmp_path, number):
-    words = command("train-lm", [*tiny, "budget.train_bytes=8000000"])
+def test_a_signal_in_training_leaves_a_checkpoint_and_prints_how_to_resume(tiny, tmp_path):
+    words = command("train-lm", [*tiny, "arms=[bpe]", "budget.train_bytes=8000000"])
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "outputs" / "metrics.jsonl"
     wait_until(lambda: metrics.exists() and '"lm/bpe ' in metrics.read_text())
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     _, err = process.communicate()
-    word, code = CODES[number]
-    assert process.returncode == code
-    assert f"{word}: the same command continues" in err
+    assert process.returncode == 130
+    assert "interrupted: the same command continues" in err
     assert len(list((tmp_path / "artifacts").glob(".lm-*.partial/checkpoint.safetensors"))) == 1
     assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
 

@@ -6,14 +6,21 @@ import pytest
 
 from experiments.cluster import tasks
 from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
-from tests.superbpe.conftest import larger  # noqa: F401
-from tokenizer import Corpus, CorpusConfig
+from tests import texts
+from tokenizer import Batch, Corpus, CorpusConfig, count_pretokens, train_bpe
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     monkeypatch.setattr(tasks, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(tasks, "BEAT_SECONDS", 0.02)
+
+
+@pytest.fixture(scope="session")
+def text():
+    """40 kB of text, and a phase 1 of 600 tokens."""
+    documents = texts.sample(40_000)
+    return documents, train_bpe(count_pretokens([Batch.from_texts(documents)], "superbpe"), 600)
 
 
 @pytest.fixture

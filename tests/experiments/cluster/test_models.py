@@ -26,7 +26,7 @@ def ray(monkeypatch):
     """One thread: models that train at the same time in one process would share Torch's settings."""
     made = FakeRay(1)
     made.pool = ThreadPoolExecutor(1)
-    cloudpickle = pytest.importorskip("ray").cloudpickle
+    cloudpickle = pytest.importorskip("cloudpickle")
     monkeypatch.setattr(made, "sent", lambda arguments: cloudpickle.loads(cloudpickle.dumps(arguments)))
     monkeypatch.setattr(tasks, "started", lambda _: made)
     return made

@@ -20,9 +20,9 @@ from tokenizer.formats.folder import dumps
 pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 
 
-def train(larger, text, rules, **options):
-    options = {"vocab_size": 1200, "transition": "auto" if rules.interleave else 800, "threads": 1, **options}
-    return train_superbpe(larger[1], text, rules=rules, **options)
+def train(text, sources, rules, **options):
+    options = {"vocab_size": 600, "transition": "auto" if rules.interleave else 450, "threads": 1, **options}
+    return train_superbpe(text[1], sources, rules=rules, **options)
 
 
 def split(sources, n):
@@ -34,10 +34,10 @@ def in_parts(sources, n, folder, **faults):
     return ClusterSources(cluster_of(FakeRay(**faults)), split(sources, n), "text", folder)
 
 
-def check(larger, sources, rules, folder, n_parts, **options):
+def check(text, sources, rules, folder, n_parts, **options):
     """Compare the tokenizers and their statistics; return those."""
-    whole = train(larger, sources, rules, **options)
-    found = train(larger, in_parts(sources, n_parts, folder, fragments_00000=["lost"]), rules, **options)
+    whole = train(text, sources, rules, **options)
+    found = train(text, in_parts(sources, n_parts, folder, fragments_00000=["lost"]), rules, **options)
     assert found.sha256 == whole.sha256
     for tokenizer in (found, whole):  # `experiments.stages.phase2` writes the record of the text
         del tokenizer.provenance["read"]
@@ -45,43 +45,44 @@ def check(larger, sources, rules, folder, n_parts, **options):
     return found.provenance["phase2"]
 
 
-PRESETS = ["uw-2025", "uw-paper", "runs", "boundless", "spans", "none", "sentence", "phrases", "truncated"]
+QUICK = [("uw-2025", 1), *((name, 3) for name in ("uw-2025", "boundless", "spans", "truncated"))]
+SLOW = [(name, 3) for name in ("uw-paper", "runs", "none", "sentence", "phrases")]
 
 
-@pytest.mark.parametrize(("name", "n_parts"), [("uw-2025", 1), *((name, 3) for name in PRESETS)])
-def test_every_preset_in_parts_equals_the_whole(name, n_parts, larger, tmp_path):
-    check(larger, [Source(larger[0])], RULES[name], tmp_path, n_parts)
+@pytest.mark.parametrize(("name", "n_parts"), [*QUICK, *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW)])
+def test_every_preset_in_parts_equals_the_whole(name, n_parts, text, tmp_path):
+    check(text, [Source(text[0])], RULES[name], tmp_path, n_parts)
 
 
 @pytest.mark.parametrize("memory_bytes", [None, 100_000])
-def test_stages_in_parts_equal_those_of_the_whole(memory_bytes, larger, tmp_path, monkeypatch):
+def test_stages_in_parts_equal_those_of_the_whole(memory_bytes, text, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster_parts, "FAN_IN", 2)
     options = {"memory_bytes": memory_bytes, "threshold": 2 if memory_bytes else 1000}
-    assert check(larger, [Source(larger[0])], RULES["uw-2025"], tmp_path, 7, **options)["stages"] > 1
+    assert check(text, [Source(text[0])], RULES["uw-2025"], tmp_path, 4, **options)["stages"] > 1
     if memory_bytes is None:  # a limit that cannot be kept is exceeded in parts too
         with pytest.warns(UserWarning, match="phase 2 needs more memory"):
-            check(larger, [Source(larger[0])], RULES["words"], tmp_path / "words", 2, memory_bytes=1)
+            check(text, [Source(text[0])], RULES["words"], tmp_path / "words", 2, memory_bytes=1)
 
 
 @pytest.mark.parametrize("name", ["uw-2025", "none", "boundless"])
-def test_a_sample_over_its_limit_does_not_depend_on_the_parts(name, larger, tmp_path, monkeypatch):
+def test_a_sample_over_its_limit_does_not_depend_on_the_parts(name, text, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "SAMPLE_EVERY", 1)
-    found = check(larger, [Source(larger[0])], RULES[name], tmp_path / "a", 3)
+    found = check(text, [Source(text[0])], RULES[name], tmp_path / "a", 3)
     monkeypatch.setattr(search, "SAMPLE_CELLS", 500)
-    limited = check(larger, [Source(larger[0])], RULES[name], tmp_path / "b", 3)
+    limited = check(text, [Source(text[0])], RULES[name], tmp_path / "b", 3)
     assert limited["threshold"] != found["threshold"]
     assert limited["last_count"] == found["last_count"]
 
 
-def test_weights_and_samples_in_parts(larger, tmp_path):
-    sources = [Source(larger[0][::2], weight=3, name="even"), Source(larger[0][1::2], name="odd")]
+def test_weights_and_samples_in_parts(text, tmp_path):
+    sources = [Source(text[0][::2], weight=3, name="even"), Source(text[0][1::2], name="odd")]
     rules = replace(RULES["truncated"], sample=0.4, sample_salt="x")
-    assert check(larger, sources, rules, tmp_path, 3)["corpus_documents"] < 2 * len(larger[0])
+    assert check(text, sources, rules, tmp_path, 3)["corpus_documents"] < 2 * len(text[0])
 
 
 @examples(
-    quick=15,
-    full=60,
+    quick=5,
+    full=30,
     documents=CORPORA,
     rules=SMALL_RULES,
     n_parts=st.sampled_from([1, 2, 3, 9]),
@@ -98,36 +99,36 @@ def test_random_texts_in_parts_equal_the_whole(documents, rules, n_parts, thresh
         check((documents, phase1), [Source(documents, weight=2)], rules, Path(folder), n_parts, **options)
 
 
-def test_results_of_an_interrupted_run_are_used_again(larger, tmp_path):
-    failing = in_parts([Source(larger[0])], 5, tmp_path, fragments_00003=["lost"] * 100)
+def test_results_of_an_interrupted_run_are_used_again(text, tmp_path):
+    failing = in_parts([Source(text[0])], 5, tmp_path, fragments_00003=["lost"] * 100)
     with pytest.raises(UserError, match="fragments-00003 was lost again and again"):
-        train(larger, failing, Rules())
+        train(text, failing, Rules())
     written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
     assert len(written) >= 5 + 1
-    resumed = in_parts([Source(larger[0])], 5, tmp_path)
-    assert train(larger, resumed, Rules()).sha256 == train(larger, [Source(larger[0])], Rules()).sha256
+    resumed = in_parts([Source(text[0])], 5, tmp_path)
+    assert train(text, resumed, Rules()).sha256 == train(text, [Source(text[0])], Rules()).sha256
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    again = in_parts([Source(larger[0])], 5, tmp_path)
-    train(larger, again, Rules())
+    again = in_parts([Source(text[0])], 5, tmp_path)
+    train(text, again, Rules())
     assert not again.cluster.ray.submitted
     other = replace(again, key="other")
-    train(larger, other, Rules())
+    train(text, other, Rules())
     assert len(other.cluster.ray.submitted) > 10
 
 
-def test_a_source_without_text_is_named(larger, tmp_path):
-    parts = [[Source(larger[0]), Source([], name="code")], [Source([""], name="code")]]
-    text = ClusterSources(cluster_of(FakeRay()), parts, "text", tmp_path)
+def test_a_source_without_text_is_named(text, tmp_path):
+    parts = [[Source(text[0]), Source([], name="code")], [Source([""], name="code")]]
+    sources = ClusterSources(cluster_of(FakeRay()), parts, "text", tmp_path)
     with pytest.raises(UserError, match="code is empty, and superwords cannot be trained without text"):
-        train(larger, text, Rules())
+        train(text, sources, Rules())
 
 
-def test_results_take_less_space_on_disk_than_the_text(larger, tmp_path):
+def test_results_take_less_space_on_disk_than_the_text(text, tmp_path):
     """Without a threshold, all of the text is in fragments, and random words do not compress."""
     rng = random.Random(0)
     letters = "abcdefghijklmnopqrstuvwxyz" + " " * 6
-    texts = ["".join(rng.choices(letters, k=2000)) for _ in range(200)]
-    train(larger, in_parts([Source(texts)], 2, tmp_path), Rules(), threshold=1, vocab_size=810)
+    documents = ["".join(rng.choices(letters, k=2000)) for _ in range(200)]
+    train(text, in_parts([Source(documents)], 2, tmp_path), Rules(), threshold=1, vocab_size=460)
     for kind in ("seams", "fragments"):
         sizes = [path.stat().st_size for path in tmp_path.glob(f"{kind}-0*.data")]
         assert len(sizes) == 2

@@ -20,7 +20,7 @@ def files_by_artifact(folder):
     return found
 
 
-@pytest.mark.parametrize("kind", ["corpus", "named-sources"])
+@pytest.mark.parametrize("kind", [pytest.param("corpus", marks=pytest.mark.slow), "named-sources"])
 def test_artifacts_are_equal(tiny, corpus, tmp_path, monkeypatch, kind):
     rows = corpus.read_text().splitlines(keepends=True)
     for name, chosen in (("all", rows), ("heldout", rows[::9]), ("a", rows[:150]), ("b", rows[100:])):

@@ -1,6 +1,7 @@
 """`superbpe choose`: the grid, its prices, the finalists and the command that compares them."""
 
 import dataclasses
+import itertools
 import json
 import math
 import re
@@ -177,15 +178,20 @@ def test_the_page_names_the_finalists_and_a_second_run_trains_nothing(text, repo
     assert f"has the answer for other text ({text})" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("damage", ["cut", "edited", "empty", "gone", "record"])
-def test_damaged_results_are_made_again(damage, text, report, tmp_path, monkeypatch):
-    """Every file that a kill may leave behind, or that someone changed."""
+@pytest.mark.parametrize("damage", ["edited", "gone", "record"])
+def test_damaged_results_are_made_again(damage, text, report, tmp_path):
+    """Every file that a kill may leave behind, or that someone changed: each one in another way."""
     shutil.copytree(text.parent / "out", out := tmp_path / "out")
     trained = [path for path in (out / "trained").rglob("*") if path.is_file() and path.suffix != ".md"]
-    for path in [out / "selection.jsonl", *([out / "selection.json"] if damage == "record" else trained[::3])]:
+    damaged = [(out / "selection.jsonl", damage)]
+    if damage == "record":
+        damaged.append((out / "selection.json", damage))
+    else:
+        damaged += zip(trained[::3], itertools.cycle(["cut", "edited", "empty", "gone"]), strict=False)
+    for path, how in damaged:
         data = path.read_bytes()
         changed = {"cut": data[: len(data) // 2], "edited": data.replace(b"e", b"a", 1), "record": b"{", "empty": b""}
-        path.unlink() if damage == "gone" else path.write_bytes(changed[damage])
+        path.unlink() if how == "gone" else path.write_bytes(changed[how])
     again = choose(text, out)
     for key in ("tokenizers", "rows", "reference"):
         assert again[key] == report[key]

@@ -194,7 +194,7 @@ def test_a_record_is_data(sweep, tmp_path, monkeypatch, capsys):
     shutil.copytree(sweep / "0", tmp_path / "run")
     path, reading = tmp_path / "run" / "run.json", "${oc.env:HF_TOKEN}"
     record = json.loads(path.read_text())
-    keys = [f"deployment.{key}" for key in ("n_layers", "mlp", "rho", reading)] + [f"+deployment.x={reading}", reading]
+    keys = [f"deployment.{key}" for key in ("mlp", reading)] + [f"+deployment.x={reading}", reading]
     for text in [*(f"{key}={reading}" for key in keys), f"deployment={reading}", "deployment.n_layers=7"]:
         path.write_text(json.dumps(record | {"overrides": [text], "command": reading, "error": reading}))
         assert main.run(["compare", str(path.parent), "--out", str(tmp_path / "out")]) == 0

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from experiments.results import ShardsFolder
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifests, names_by_stage
@@ -47,6 +49,7 @@ def test_the_text_is_read_once_for_all_arms(tiny, tmp_path, monkeypatch):
     assert len(passes) == 2  # the first held-out document, and the shards of the new arms
 
 
+@pytest.mark.slow
 def test_shards_need_no_torch(tiny, tmp_path):
     code = (
         "import sys; from pathlib import Path; from tests.experiments.conftest import run_stages; "

@@ -25,7 +25,7 @@ def _build(folder):
     return {"size": 256, "loss": 1.25}
 
 
-@pytest.mark.parametrize("resumable", [False, True])
+@pytest.mark.parametrize("resumable", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_after_a_kill_at_any_change_of_a_file_nothing_finished_is_lost(tmp_path, resumable):
     command = [sys.executable, "-m", "tests.experiments.store.killed", tmp_path, *(["resumable"] if resumable else [])]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
@@ -106,6 +106,7 @@ def _write_often(path, letter):
         write_whole(path, letter * 100_000)
 
 
+@pytest.mark.slow
 def test_two_writers_of_a_file_do_not_mix(tmp_path):
     path = tmp_path / "x"
     write_whole(path, "a" * 100_000)
