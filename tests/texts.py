@@ -88,13 +88,14 @@ def english():
     """English of the embedded corpus: about 300 kB to train on, and 100 kB of other services, held out."""
     sides: tuple[list[str], list[str]] = ([], [])
     room = [300_000, 100_000]
-    for document in embedded.documents():
-        side = hashlib.sha256(document.source.encode()).digest()[0] // 192
-        if room[side] > 0:
-            sides[side].append(document.text)
-            room[side] -= len(document.text)
+    for service, source in embedded._services():  # its first documents; `documents` parses all code before
         if max(room) <= 0:
             break
+        side = hashlib.sha256(f"english/{service}".encode()).digest()[0] // 192
+        for text in source.pieces[service] if source.n_bytes >= embedded.LEAST_BYTES else ():
+            if room[side] > 0:
+                sides[side].append(text)
+                room[side] -= len(text)
     return sides
 
 

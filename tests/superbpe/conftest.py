@@ -9,7 +9,7 @@ from tokenizer import Batch, count_pretokens, train_bpe
 @pytest.fixture(scope="session")
 def documents(disputed):
     """A few kB of everything, since the reference is slow. Repetition makes superwords frequent."""
-    found = [text[:900] for text in texts.english()[0][:9]] + [texts.code()[:1500], texts.SCRIPTS["Greek"]]
+    found = [text[:600] for text in texts.english()[0][:7]] + [texts.code()[:800], texts.SCRIPTS["Greek"]]
     found += ["it is a  test:  it is a  test, 1234 it is. " * 4, "a<|endoftext|>b of the<|endoftext|>", ""]
     found += [
         texts.generated(3, 60),
@@ -29,6 +29,6 @@ def phase1(documents):
 
 @pytest.fixture(scope="session")
 def larger():
-    """150 kB of text, and a phase 1 of 1,200 tokens."""
-    documents = texts.sample(150_000)
+    """50 kB of text, and a phase 1 of 1,200 tokens."""
+    documents = texts.sample(50_000)
     return documents, train_bpe(count_pretokens([Batch.from_texts(documents)], "superbpe"), 1200)

@@ -43,7 +43,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "ab", "ba", "abc", "x"]), min_size=1
 
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-@examples(quick=50, full=100, documents=st.lists(WORDS, min_size=1, max_size=8), n_merges=st.integers(1, 20))
+@examples(quick=30, full=60, documents=st.lists(WORDS, min_size=1, max_size=8), n_merges=st.integers(1, 20))
 def test_boundless_equals_making_merges_one_by_one(documents, n_merges):
     """Interleaving two finished lists equals making merges one by one on the documents."""
     phase1 = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 40, special_tokens=())
@@ -58,7 +58,7 @@ def test_boundless_equals_making_merges_one_by_one(documents, n_merges):
 
 
 @given(documents=st.lists(WORDS, min_size=1, max_size=8))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_runs_are_the_pieces_of_two_or_more_pretokens(documents):
     phase1 = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 10, special_tokens=())
