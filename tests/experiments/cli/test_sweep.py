@@ -16,6 +16,7 @@ from tests.experiments.outputs import command, wait_until
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 
+
 def test_cells_and_their_threads_share_the_cores(monkeypatch):
     monkeypatch.setattr("experiments.cli.sweep.thread_count", lambda _: 8)
     for n_jobs, threads, n_cells, jobs, share in (
