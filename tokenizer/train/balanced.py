@@ -54,6 +54,8 @@ class Balanced:
         for name, counts in [*self.sources.items(), *(self.parallel or {}).items()]:
             if not counts.n_total:
                 raise UserError(f"the source {name} has no text")
+            if counts.n_bytes >= 1 << 63:  # `_length` is exact below
+                raise UserError(f"the counts of the source {name} stand for 2^63 bytes or more; divide them")
         _check_ratios(self.ratios or {})
 
     @cached_property

@@ -103,10 +103,12 @@ def test_sources_are_balanced_by_their_translations(languages):
 def test_mistakes_with_balance_are_named(languages):
     one = {"en": count_pretokens(["text"], "gpt2")}
     two = one | {"de": count_pretokens(["Text"], "gpt2")}
+    huge = one | {"de": count_pretokens({"Text": 1 << 61}, "gpt2")}
     for options, message in (
         ({"sources": one, "ratios": {"en": 1}}, r"only 1 source\(s\) to balance"),
         ({"sources": two}, "either by parallel text or by ratios"),
         ({"sources": two, "parallel": two, "ratios": {"en": 1, "de": 1}}, "either by parallel text or by ratios"),
+        ({"sources": huge, "ratios": {"en": 1, "de": 1}}, r"source de stand for 2\^63 bytes or more"),
         ({"sources": two, "parallel": one}, "parallel is for the sources en, but the sources are en, de"),
         *(({"sources": two, "ratios": {"en": 1, "de": x}}, "ratio of de") for x in (0, -1, True, "1", float("nan"))),
     ):
