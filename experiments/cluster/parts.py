@@ -1,4 +1,4 @@
-"""Parts of a corpus on a cluster: counts of pretokens, passes of phase 2, and encoded documents.
+"""Parts of a corpus on a cluster: counts of pretokens, passes of phase 2, and shards.
 
 Tasks count parts, and a tree of further tasks adds up their results. Results equal those of one process to the byte.
 """
@@ -11,24 +11,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from experiments.cluster.tasks import Result, Task, as_progress
-from lm.data.shard_writer import Encoded, Encoder
-from lm.data.sharding import encode_batches, reading_threads
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
+from tokenizer.corpus.corpus import PART_BYTES
 from tokenizer.corpus.seen import Read, about
 from tokenizer.files import digest
 from tokenizer.progress import Throttle
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from experiments.cluster.tasks import Beat, Blocks, Cluster, Work
     from superbpe.passes import Pass, State
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.corpus.sources import Source
-    from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
 FAN_IN = 8
@@ -163,31 +161,34 @@ def _add_passes(
     return (yield from pass_.dump(trainer))
 
 
-def encoded_by(
-    cluster: Cluster, corpus: Corpus, split: Split, tokenizers: Sequence[TokenizerLike], folder: Path
-) -> Generator[Sequence[Encoded]]:
-    """The encoded documents in order: a source for `lm.data.sharding.write_encoded`.
+def write_shards(
+    cluster: Cluster,
+    write: Callable[[Corpus, int, Callable[[int], None]], dict[str, Any]],
+    corpus: Corpus,
+    split: Split,
+    folder: Path,
+    progress: Progress | None = None,
+) -> None:
+    """Write all parts of a corpus by tasks, as `lm.data.sharding.write_parts` does.
 
     Args:
         cluster: where the tasks run.
+        write: `lm.data.sharding.write_part` with its first arguments.
         corpus: the corpus.
         split: side of its held-out split.
-        tokenizers: each encodes all documents.
-        folder: folder for the tokens of the parts, which all machines see.
+        folder: folder for the results of the tasks, which all machines see.
+        progress: called with the bytes of files read.
 
     Raises:
         UserError: there are no documents.
     """
-    encode = partial(_encode, split, tokenizers, cluster.threads)
-    for result in cluster.map_parts("encode", encode, corpus, split, folder / digest([t.sha256 for t in tokenizers])):
-        blocks = (Encoded(**{"covered": None, **block}) for block in result.blocks())
-        yield from zip(*[blocks] * len(tokenizers), strict=True)
+    work = partial(_write_part, write, cluster.threads)
+    for _ in cluster.map_parts("encode", work, corpus, split, folder, progress, PART_BYTES):
+        pass
 
 
-def _encode(split: Split, tokenizers: Sequence[TokenizerLike], threads: int, part: Corpus, beat: Beat) -> Blocks:
-    n_bytes, encoders = 0, list(map(Encoder, tokenizers))
-    for group in encode_batches(encoders, part.batches(split, readers=reading_threads(threads)), threads):
-        beat(n_bytes := n_bytes + int(group[0].sizes.sum()))
-        for encoded in group:
-            yield {name: array for name, array in vars(encoded).items() if array is not None}
-    return {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}
+def _write_part(
+    write: Callable[[Corpus, int, Callable[[int], None]], dict[str, Any]], threads: int, part: Corpus, beat: Beat
+) -> Blocks:
+    yield from ()
+    return write(part, threads, beat)

@@ -313,7 +313,7 @@ class Cluster:
         split: Split,
         folder: Path,
         progress: Progress | None = None,
-        part_bytes: int = 0,
+        part_bytes: int | None = None,
     ) -> Generator[Result]:
         """Work on the parts of a corpus; yields their results in order.
 
@@ -324,12 +324,12 @@ class Cluster:
             split: side of its held-out split.
             folder: folder for results with the same settings, which all machines see.
             progress: called with the bytes of files read.
-            part_bytes: least size of a part.
+            part_bytes: size of a part; None for `runner.part_mb`.
 
         Raises:
             UserError: there are no documents.
         """
-        parts = corpus.parts(split, max(self.part_bytes, part_bytes))
+        parts = corpus.parts(split, part_bytes or self.part_bytes)
         tasks = [
             Task(f"{name}-{i:05}", [split, part.part_identity()], part, part.stored_bytes)
             for i, part in enumerate(parts)
@@ -339,11 +339,7 @@ class Cluster:
             for result in results:
                 values.append(result.value)
                 yield result
-        corpus.skipped.update(*(value["skipped"] for value in values))
-        corpus.skipped.report()
-        corpus.check_unchanged(split)
-        if not any(value["n_bytes"] for value in values):
-            next(corpus.batches(split), None)  # explains why there are no documents
+        corpus.check_parts(split, values)
 
 
 class _Run:

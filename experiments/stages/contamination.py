@@ -117,7 +117,7 @@ def search(
     """
     overlap, n_bytes = measured_text(measured.batches("heldout"), n_words), 0
     # Each task reads all measured text, so it searches at least as much.
-    size = measured.stored_bytes
+    size = max(measured.stored_bytes, cluster.part_bytes)
     work = partial(_search, measured, n_words, cluster.threads)
     for result in cluster.map_parts("overlap", work, corpus, "train", folder, progress, part_bytes=size):
         overlap.mark(next(result.blocks())["marks"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from experiments.numbers import si
 from experiments.results import CorpusFiles
 from tokenizer.corpus import embedded
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.corpus import PART_BYTES, Corpus
 from tokenizer.corpus.origins import check_kinds, documents_by_origin
 from tokenizer.corpus.text_files import is_plain
 from tokenizer.errors import UserError, counted, listed
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from experiments.config import BudgetConfig, CorpusSource
     from experiments.stages.context import Context
     from experiments.store.artifacts import Artifact
+
+_LARGE = 4 * PART_BYTES
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ def prepare(context: Context, settings: CorpusSource, budget: BudgetConfig | Non
         return _embedded(context, settings)
     corpus = Corpus(part(CorpusConfig, settings))
     _check_size(corpus, budget)
+    if context.runner.name != "local" and (undivided := _undivided(corpus)):
+        _logger.warning("One task of the cluster reads %s", undivided)
     where = settings.dataset or ", ".join(settings.places)
     with context.reporter.stage("find held-out text"):
         next(corpus.batches("heldout"))  # fails early if no document is held out
@@ -84,6 +90,20 @@ def _check_size(corpus: Corpus, budget: BudgetConfig | None) -> None:
     # Text is at most as long as its file, unless that is compressed.
     if sizes and budget is not None and all(is_plain(path, form) for path, form in corpus.files):
         budget.check_epochs(sum(sizes))
+
+
+def _undivided(corpus: Corpus) -> str:
+    """Text that is a part of the corpus of more than four times the usual size, and how to divide it."""
+    if corpus.config.dataset:
+        return f"all of dataset={corpus.config.dataset}: write it to files of a few hundred megabytes"
+    if corpus.config.max_bytes is not None:
+        return "all text, since corpus.max_bytes depends on its order: use corpus.sample"
+    large = [(size, file) for (file, _), size in zip(corpus.files, corpus.sizes(), strict=True) if size > _LARGE]
+    if not large:
+        return ""
+    size, file = max(large, key=lambda each: each[0])
+    files = f"{counted(len(large), 'large file')}, such as {file} of {si(size)}B"
+    return f"each of {files}: use files of a few hundred megabytes"
 
 
 def _embedded(context: Context, settings: CorpusSource) -> Text:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from experiments.cluster.parts import encoded_by
+from experiments.cluster.parts import write_shards
 from experiments.numbers import si
 from experiments.results import ShardsFolder
 from experiments.stages.heldout import reread
 from experiments.stages.tokenizers import ArmTokenizer
-from lm.data.shard_writer import Encoder
-from lm.data.sharding import ShardConfig, encode_batches, reading_threads, write_encoded
+from lm.data.sharding import ShardConfig, join_parts, write_part, write_parts
 from lm.data.shards import FORMAT_VERSION, Shards
-from tokenizer.durable import remove_folder
 from tokenizer.files import check_free
-from tokenizer.progress import thread_count
+from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,27 +97,22 @@ def encode(
 
     def build(folders: Mapping[str, Path]) -> dict[str, ShardsFolder]:
         targets = {folder / _SHARDS: arms[name].tokenizer for name, folder in folders.items()}
-        for target in targets:
-            remove_folder(target)  # of a run that was killed before its manifest was written
         if heldout_of is not None and counts is not None:
             _check_space(context, {folder: heldout_of[name].contents for name, folder in folders.items()}, counts)
         corpus, cluster = reread(documents) if heldout_of is None else text.corpus, context.cluster
-        options: dict[str, Any] = {
-            "progress": context.reporter.progress,
-            "n_bytes": None if counts is None else counts.n_bytes,
-            "skipped": corpus.skipped.summary if heldout_of is not None else lambda: documents.contents.skipped,
-        }
+        progress, write = context.reporter.progress, partial(write_part, targets, settings, split)
         if cluster is None:
-            threads = thread_count(context.runner.threads)
-            batches = corpus.batches(split, readers=reading_threads(threads))
-            source = encode_batches(list(map(Encoder, targets.values())), batches, threads)
-            manifests = write_encoded(targets, source, settings, **options)
+            report = Throttle(progress, "shards", None if counts is None else counts.n_bytes)
+            write_parts(write, corpus, split, thread_count(context.runner.threads), report)
         else:
-            with cluster.results(min(folders.values()) / "parts") as parts:
-                source = encoded_by(cluster, corpus, split, list(targets.values()), parts)
-                manifests = write_encoded(targets, source, settings, **options)
-        named = zip(folders, manifests, strict=True)
-        return {name: ShardsFolder.load({**made, "corpus": text.hash, "split": split}) for name, made in named}
+            with cluster.results(min(folders.values()) / "tasks") as results:
+                write_shards(cluster, write, corpus, split, results, progress)
+        skipped = documents.contents.skipped if heldout_of is None else corpus.skipped.summary()
+        made = {}
+        for name, (target, tokenizer) in zip(folders, targets.items(), strict=True):
+            manifest = join_parts(target, tokenizer, settings, corpus.parts(split), skipped)
+            made[name] = ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
+        return made
 
     with context.reporter.stage(f"shards {', '.join(arm.key for arm in arms.values())}"):
         encoded = context.store.make_all(
@@ -138,12 +132,11 @@ def encode(
 
 def _check_space(context: Context, heldout: Mapping[Path, ShardsFolder], counts: Counts) -> None:
     """Raise a UserError if the disk has no space for the rest of the training shards, which go into these folders."""
-    copies = 1 if context.runner.name == "local" else 2  # the parts that a cluster encodes are second copies
     needed = 0
     for folder, shards in heldout.items():
         n_tokens = counts.n_bytes / shards.bytes_per_token + counts.n_documents
         written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        needed += round(copies * n_tokens * np.dtype(shards.dtype).itemsize) - written
+        needed += round(n_tokens * np.dtype(shards.dtype).itemsize) - written
     remedy = "free some space, set artifacts to a folder on a larger disk, or use less text (corpus.sample)"
     check_free(context.store.root, needed, "training shards", remedy)
 

@@ -16,6 +16,7 @@ from tokenizer.errors import UserError, quoted
 from tokenizer.files import recorded, remember_checksum, write_sealed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
+
+_BLOCK_BYTES = 1 << 24
 
 
 class HashedFile:
@@ -304,6 +307,38 @@ class ShardWriter(Writer):
     def _end(self) -> dict[str, Any]:
         assert self._shard is not None
         return {"xxh3_128": self._shard.close()}
+
+    def finish_part(self) -> list[dict[str, Any]]:
+        """Close the files without a manifest, for `append_part`; return the records of the files of tokens."""
+        self._end_file()
+        for file in self._list_files.values():
+            file.close()
+        return self._files
+
+    def append_part(self, folder: Path, shards: Sequence[dict[str, Any]]) -> None:
+        """Append the documents of another writer, whose files of tokens are moved here.
+
+        Args:
+            folder: Folder of that writer.
+            shards: Result of its `finish_part`.
+        """
+        for shard in shards:
+            name = f"tokens-{len(self._files):05}.bin"
+            if not (self.folder / name).exists():  # otherwise a writer that was killed has moved it
+                (folder / shard["name"]).rename(self.folder / name)
+            with (self.folder / name).open("rb") as file:
+                remember_checksum(file, shard["xxh3_128"])
+            documents = [self.n_documents + i for i in shard["documents"]]
+            self._files.append({**shard, "name": name, "documents": documents})
+        for name, target in self._list_files.items():
+            with (folder / name).open("rb") as source:
+                while block := source.read(_BLOCK_BYTES):
+                    if name == "document_ends.bin":
+                        block = (np.frombuffer(block, "<i8") + self.n_tokens).tobytes()
+                    target.write(memoryview(block))
+        self.n_tokens += sum(shard["n_tokens"] for shard in shards)
+        self.n_documents += sum(shard["n_documents"] for shard in shards)
+        self.n_bytes += sum(shard["n_bytes"] for shard in shards)
 
     def _write_manifest(self, about: dict[str, Any]) -> dict[str, Any]:
         for file in self._list_files.values():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,9 +15,9 @@ import numpy as np
 from lm.data.shard_writer import Encoded, Encoder, ShardWriter
 from lm.data.shards import Shards
 from tokenizer._native import Batch
-from tokenizer.durable import new_folder
+from tokenizer.durable import new_folder, partial_name, remove_folder, sync
 from tokenizer.fields import check_fields, declare
-from tokenizer.files import temporary_folder
+from tokenizer.files import digest, read_sealed, temporary_folder, write_sealed
 from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
@@ -26,9 +28,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lm.data.shard_writer import Writer
+    from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
+_PART = "part.json"
+_REPORT_SECONDS = 0.1
 _MOST_READERS = 8
 """Each reader buffers up to 16 batches of text (64 MiB)."""
 
@@ -99,44 +104,134 @@ def write_shards(
     Raises:
         UserError: If the folder is not empty, there are no documents, or tokens do not spell their document.
     """
-    encoder = Encoder(tokenizer, layout.dtype(tokenizer.vocab_size))
-    source = encode_batches([encoder], batches, thread_count(threads))
-    options: dict[str, Any] = {"layout": layout, "progress": progress, "n_bytes": n_bytes, "skipped": skipped}
-    return write_encoded({folder: tokenizer}, source, config, **options)[0]
-
-
-def write_encoded(
-    targets: Mapping[Path, TokenizerLike],
-    source: Generator[Sequence[Encoded]],
-    config: ShardConfig | None = None,
-    *,
-    layout: type[Writer] = ShardWriter,
-    progress: Progress | None = None,
-    n_bytes: int | None = None,
-    skipped: Callable[[], dict[str, Any]] | None = None,
-) -> list[dict[str, Any]]:
-    """`write_shards` for documents that are encoded elsewhere, by several tokenizers.
-
-    Args:
-        targets: Folders, each as for `write_shards`, and the tokenizers that encode the documents for them.
-        source: The documents in order: some of them, encoded by each tokenizer, again and again.
-        config: As for `write_shards`.
-        layout: As for `write_shards`.
-        progress: As for `write_shards`.
-        n_bytes: As for `write_shards`.
-        skipped: As for `write_shards`.
-    """
     size = (config or ShardConfig()).tokens_per_shard
     report = Throttle(progress, "shards", n_bytes)
-    with ExitStack() as stack:
-        folders = {stack.enter_context(new_folder(folder)): tokenizer for folder, tokenizer in targets.items()}
-        writers = [stack.enter_context(layout(folder, tokenizer, size)) for folder, tokenizer in folders.items()]
-        for group in stack.enter_context(closing(source)):
-            for writer, encoded in zip(writers, group, strict=True):
+    with new_folder(folder) as partial, layout(partial, tokenizer, size) as writer:
+        with closing(encode_batches([writer.encoder], batches, thread_count(threads))) as source:
+            for (encoded,) in source:
                 writer.add(encoded)
-            report(writers[0].n_bytes)
-        report.finish(writers[0].n_bytes)
-        return [writer.finish(skipped() if skipped is not None else None) for writer in writers]
+                report(writer.n_bytes)
+        report.finish(writer.n_bytes)
+        return writer.finish(skipped() if skipped is not None else None)
+
+
+def write_parts(
+    work: Callable[[Corpus, int, Callable[[int], None]], dict[str, Any]],
+    corpus: Corpus,
+    split: Split,
+    threads: int,
+    report: Callable[[int], None],
+) -> None:
+    """Write all parts of a corpus with the threads of this machine.
+
+    Args:
+        work: `write_part` with its first arguments.
+        corpus: The corpus.
+        split: Side of its held-out split.
+        threads: Batches to encode at the same time.
+        report: Called with the bytes of text done.
+    """
+    parts = corpus.parts(split)
+    n_bytes, stopped = [0] * len(parts), threading.Event()
+    at_once = min(reading_threads(threads), len(parts))  # several parts, because a large file has one reader
+
+    def write(i: int) -> dict[str, Any]:
+        def done(n: int) -> None:
+            n_bytes[i] = n
+            if stopped.is_set():
+                raise InterruptedError
+
+        return work(parts[i], math.ceil(threads / at_once), done)
+
+    values = []
+    with ThreadPoolExecutor(at_once, "parts") as pool:
+        try:
+            for future in [pool.submit(write, i) for i in range(len(parts))]:
+                while not wait([future], _REPORT_SECONDS).done:
+                    report(sum(n_bytes))
+                values.append(future.result())
+        finally:
+            stopped.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+    corpus.check_parts(split, values)
+
+
+def write_part(
+    targets: Mapping[Path, TokenizerLike],
+    config: ShardConfig,
+    split: Split,
+    part: Corpus,
+    threads: int,
+    done: Callable[[int], None],
+) -> dict[str, Any]:
+    """Encode a part of a corpus for `join_parts`, except for what is there. Several processes may do the same.
+
+    Args:
+        targets: Folders of shards, and the tokenizers that encode the documents for them.
+        config: Size of the files.
+        split: Side of the held-out split.
+        part: The part.
+        threads: Batches to encode at the same time.
+        done: Called with the bytes of text done.
+
+    Returns:
+        `n_bytes` of text, and `skipped` as `Corpus.check_parts` takes it.
+    """
+    folders = {part_folder(target, part): tokenizer for target, tokenizer in targets.items()}
+    missing = {folder: partial_name(folder) for folder in folders if not folder.exists()}
+    with ExitStack() as stack:
+        writers = {
+            folder: stack.enter_context(ShardWriter(partial, folders[folder], config.tokens_per_shard))
+            for folder, partial in missing.items()
+        }
+        if writers:
+            batches = part.batches(split, readers=reading_threads(threads))
+            encoders = [writer.encoder for writer in writers.values()]
+            n_bytes = 0
+            for group in stack.enter_context(closing(encode_batches(encoders, batches, threads))):
+                for writer, encoded in zip(writers.values(), group, strict=True):
+                    writer.add(encoded)
+                n_bytes += int(group[0].sizes.sum())
+                done(n_bytes)
+            about = {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}
+        for folder, writer in writers.items():
+            write_sealed(writer.folder / _PART, {**about, "shards": writer.finish_part()})
+            sync(writer.folder)
+            try:
+                writer.folder.rename(folder)
+            except OSError:
+                if not folder.exists():
+                    raise
+                remove_folder(writer.folder)  # another process was faster
+    return read_sealed(min(folders) / _PART)
+
+
+def part_folder(target: Path, part: Corpus) -> Path:
+    """Folder of the tokens of a part of a corpus, until they are joined."""
+    return target.with_name("parts") / digest(part.part_identity())[:16]
+
+
+def join_parts(
+    target: Path, tokenizer: TokenizerLike, config: ShardConfig, parts: Iterable[Corpus], skipped: dict[str, Any]
+) -> dict[str, Any]:
+    """Make a folder of shards of what `write_part` has written; files of tokens are moved. Returns the manifest.
+
+    After a kill it can be called again.
+
+    Args:
+        target: The folder, one of the targets.
+        tokenizer: The tokenizer that encoded the documents.
+        config: Size of the files.
+        parts: All parts of the corpus, in order.
+        skipped: As for `Writer.finish`.
+    """
+    with ShardWriter(target, tokenizer, config.tokens_per_shard) as writer:
+        for part in parts:
+            folder = part_folder(target, part)
+            writer.append_part(folder, read_sealed(folder / _PART)["shards"])
+        manifest = writer.finish(skipped)
+    remove_folder(target.with_name("parts"))
+    return manifest
 
 
 def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, documents: NDArray[np.int64]) -> None:

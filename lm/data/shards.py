@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tokenizer.interface import TokenizerLike
 
 FORMAT = "superbpe-shards"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4  # 4: the parts of a corpus begin new files
 MANIFEST = "shards.json"
 NORMALIZED = "normalized_bytes.bin"
 COVERED = "covered_bytes.bin"

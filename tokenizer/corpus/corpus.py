@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import PurePath
@@ -131,7 +131,7 @@ class Corpus:
         on the order of the documents, are one part: the corpus itself.
 
         Parts can be pickled, and know nothing of other files. A part may have no documents. Each part checks only that
-        its own files are unchanged, so call `check_unchanged` at the end.
+        its own files are unchanged, so call `check_parts` at the end.
 
         Args:
             split: side of the held-out split that will be read.
@@ -170,6 +170,22 @@ class Corpus:
         part.files, part.heldout_files, part.skipped, part.is_part = files, heldout_files, Skipped(), True
         part._states, part._source = {path: self._states[path] for path in paths}, source
         return part
+
+    def check_parts(self, split: Split, parts: Sequence[Mapping[str, Any]]) -> None:
+        """Check the text after all its parts were read, and report what was skipped.
+
+        Args:
+            split: side of the held-out split.
+            parts: of each part: `n_bytes` of text, and `skipped` as `part.skipped.so_far()`.
+
+        Raises:
+            UserError: a file changed, or there are no documents.
+        """
+        self.skipped.update(*(part["skipped"] for part in parts))
+        self.skipped.report()
+        self.check_unchanged(split)
+        if not any(part["n_bytes"] for part in parts):
+            next(self.batches(split), None)  # explains why there are no documents
 
     @property
     def stored_bytes(self) -> int:

@@ -111,6 +111,7 @@ def test_killed_workers_change_nothing(runner, tmp_path, monkeypatch):
         rows = (json.dumps({"text": " ".join(rng.choices(words, k=60))}) for _ in range(500))
         (tmp_path / f"{i:02}.jsonl").write_text("\n".join(rows))
     overrides = tiny_overrides(tmp_path / "*.jsonl", tmp_path)
+    monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 200_000))
     run_stages("shard", overrides, tmp_path / "local")
 
     def started(run, cluster, work, listed, *rest):
@@ -119,7 +120,6 @@ def test_killed_workers_change_nothing(runner, tmp_path, monkeypatch):
 
     monkeypatch.setattr(tasks, "RETRIES", 100)
     monkeypatch.setattr(tasks._Run, "__init__", started)
-    monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 200_000))
     with killing(KILLS) as killer:
         while min(killer.kills[stage] for stage in STAGES.values()) < KILLS:
             shutil.rmtree(tmp_path / "ray", ignore_errors=True)
