@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments.cluster import tasks
-from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
 from tests import texts
+from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
 from tokenizer import Batch, Corpus, CorpusConfig, count_pretokens, train_bpe
 
 
