@@ -37,12 +37,12 @@ def damaged(ours, how, *, n_merges=20, seed=7):
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-@pytest.mark.parametrize("name", ONE_PASS)
+@pytest.mark.parametrize("name", ["superwords", "unfenced"])
 @pytest.mark.filterwarnings("ignore:.*merges rank before the superword merges")
 def test_ids_equal_the_reference_and_hf(name, how, trained, disputed):
     ours = damaged(trained[name], how)
     theirs = tokenizers.Tokenizer.from_str(json.dumps(formats.hf_json(ours)))
-    held_out = [*texts.english()[1], *texts.various()]
+    held_out = [*texts.english()[1][:30], *texts.various()]
     ids, offsets = ours.encode_batch(held_out, threads=2)
     for (start, end), encoding in zip(pairwise(offsets.tolist()), theirs.encode_batch_fast(held_out), strict=True):
         np.testing.assert_array_equal(ids[start:end], encoding.ids)

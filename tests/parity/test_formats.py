@@ -62,7 +62,7 @@ def random_content(tokens, merges, pattern, *, ignore_merges):
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_ranks_give_the_ids_of_tiktoken(seed):
     rng = random.Random(seed)
     unmerged = 0
@@ -86,7 +86,7 @@ def test_any_ranks_give_the_ids_of_tiktoken(seed):
 
 
 @pytest.mark.filterwarnings("ignore:a superword merge makes a part")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
 def test_any_merges_give_the_ids_of_hf(seed):
     """Merges in any order, several for one token or none, pairs repeated; also with two levels, split anywhere."""
     rng = random.Random(100 + seed)
@@ -152,7 +152,7 @@ def test_tokenizers_that_hf_trained_are_read_with_their_ids(options, tmp_path):
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=["<s>", "</s>"],
     )
-    model.train_from_iterator(texts.sample(100_000), trainer)
+    model.train_from_iterator(texts.sample(60_000), trainer)
     model.add_tokens(["<tool>"])
     model.save(str(tmp_path / "tokenizer.json"))
     ours = Tokenizer.from_file(tmp_path)

@@ -5,12 +5,12 @@ import random
 import numpy as np
 import pytest
 import regex as engine
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
 from tests.conftest import CLASSES, plane_of_scalars
 from tests.parity.peers import hf_split
+from tests.properties import examples
 from tokenizer import Tokenizer, UserError, _native, patterns
 from tokenizer.formats.portable import CATEGORIES, SCRIPTS, unportable_part
 from tokenizer.formats.tiktoken import from_ranks
@@ -45,13 +45,11 @@ def portable(regex):
 def test_portable_regexes_cut_where_hf_cuts(regex):
     assert portable(regex)
     odd = ["İ ŉ K ſs ß ﬁ ﬆ", "1234567 a{2}?", "1234567 1000, 12. 1234"]
-    for text in filter(None, [*texts.various(), *texts.prose()[:4], *texts.english()[1][:10], *odd]):
+    for text in filter(None, [*texts.various(), *texts.prose()[:1], *texts.english()[1][:3], *odd]):
         assert hf_split(text, regex) == _native.split(text, regex)
 
 
-@pytest.mark.parametrize("name", PATTERNS)
-@given(text=st.text(max_size=60))
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(200, 800, name=st.sampled_from(PATTERNS), text=st.text(max_size=60))
 def test_scanners_cut_any_text_where_hf_cuts(name, text):
     assert patterns.split(text, name) == hf_split(text, patterns.resolve(name).regex)
 
@@ -127,7 +125,7 @@ def test_constructs_that_engines_read_differently_are_not_portable():
 def test_classes_hold_the_same_characters(part):
     assert portable(part)
     groups = texts.characters_by_category().values()
-    every = "".join("".join(group[:: 1 + len(group) // 3000]) for group in groups)
+    every = "".join("".join(group[:: 1 + len(group) // 1000]) for group in groups)
     assert hf_split(every, part) == _native.split(every, part)
 
 

@@ -19,9 +19,9 @@ tokenizers = pytest.importorskip("tokenizers")
 def test_ids_and_offsets_equal_hf(forms, trained):
     rng = random.Random(str(forms))
     changed = added = 0
-    for _ in range(6):
+    for _ in range(4):
         theirs, ours = imported(trained, rng, forms)
-        for text in [generated(rng) for _ in range(40)] + rng.sample(texts.various(), 10):
+        for text in [generated(rng) for _ in range(25)] + rng.sample(texts.various(), 4):
             for special in (True, False):
                 theirs.encode_special_tokens = not special
                 expected = theirs.encode(text)
@@ -35,14 +35,14 @@ def test_ids_and_offsets_equal_hf(forms, trained):
                     assert ours.count_tokens(text) == len(expected.ids)
             changed += normalized(forms, text) != text
             added += any(string in text for string in ours.preparation.added_tokens)
-    assert added > 30
-    assert changed > 30 or not forms
+    assert added > 15
+    assert changed > 15 or not forms
 
 
 @pytest.mark.parametrize("forms", [("NFC",), ("NFD", "NFKC"), ()])
 def test_batches_streams_and_sizes_are_those_of_single_texts(forms, trained):
     rng = random.Random(7)
-    for _ in range(5):
+    for _ in range(3):
         _, ours = imported(trained, rng, forms)
         batch = [generated(rng) for _ in range(30)] + texts.english()[1][:2]
         for allowed in ("all", frozenset(list(ours.special_tokens)[:1])):

@@ -7,7 +7,7 @@ merges: it applies them to the text of stage 2 one by one, and leaves out those 
 import io
 import json
 from collections import Counter
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import pytest
 
@@ -23,12 +23,12 @@ def _matches(found, recorded):
     return found == recorded if isinstance(recorded, list) else released.digest(found) == recorded
 
 
-@pytest.fixture(scope="module")
-def trained():
-    """Each case, what was recorded for it, and our merges of both phases as lines of merges.txt."""
+@pytest.fixture(scope="module", params=[120, pytest.param(released.N_CASES, marks=pytest.mark.slow)])
+def trained(request):
+    """Each of the first cases, what was recorded for it, and our merges of both phases as lines of merges.txt."""
     rows = []
     recorded = json.loads(released.RECORDED.read_text(encoding="utf-8"))
-    for case, row in zip(released.cases(), recorded, strict=True):
+    for case, row in zip(islice(released.cases(), request.param), recorded, strict=False):
         assert released.digest([case.text]) == row["text"], "the corpora are not those that were recorded"
         batch = Batch.from_texts([case.text])
         counts = count_pretokens([batch], **PHASE1[case.recipe], threads=1)
@@ -53,7 +53,7 @@ def test_the_recipes_are_the_recorded_ones():
 @pytest.mark.parametrize("recipe", released.REGEXES)
 def test_merges_of_both_phases_equal_the_released_trainer(trained, recipe):
     cases = [row for row in trained if row[0].recipe == recipe]
-    assert len(cases) >= released.N_CASES // 3
+    assert len(cases) >= len(trained) // 3
     for case, row, _, phase1, new in cases:
         assert _matches(phase1, row["phase1"]), case
         assert _matches(new, row["new"]), case
@@ -98,4 +98,4 @@ def test_inherited_merges_are_left_out_only_without_their_pair(trained):
         replayed = released.lines(_replayed(case.text, fence, phase1.merges[: case.kept]))
         assert _matches(replayed, row["inherited"]), case
         left_out += replayed != inherited
-    assert left_out > 50
+    assert left_out > len(trained) // 10

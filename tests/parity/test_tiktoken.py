@@ -40,7 +40,7 @@ def both(trained):
     allowed=st.one_of(st.just("all"), st.sets(st.sampled_from(SPECIALS))),
     disallowed=st.one_of(st.just("all"), st.sets(st.sampled_from([*SPECIALS, "a", "<|"]))),
 )
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 def test_special_strings_of_generated_text_equal_tiktoken(both, text, allowed, disallowed):
     ours, theirs = both
     options = {"allowed_special": allowed, "disallowed_special": disallowed}
@@ -61,7 +61,7 @@ def random_specials(rng):
 def test_overlapping_special_tokens_are_exported_where_tiktoken_finds_the_same():
     """A special token may be inside another one or overlap its end, but not begin it."""
     rng, exported, differing = random.Random(0), 0, 0
-    for _ in range(600):
+    for _ in range(150):
         letters, specials = random_specials(rng)
         ours = Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=specials)
         theirs = as_tiktoken(ours)
@@ -80,8 +80,8 @@ def test_overlapping_special_tokens_are_exported_where_tiktoken_finds_the_same()
             to_encoding(ours)
             assert same, specials
             exported += any(one in other for one, other in pairs)
-    assert exported > 50
-    assert differing > 50
+    assert exported > 10
+    assert differing > 10
 
 
 def test_a_special_token_that_begins_another_one_is_named():

@@ -66,7 +66,7 @@ def test_one_pass_folders_open_with_the_same_ids(name, model, trained, tmp_path)
     write_model(tmp_path, model)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs.is_fast
-    held_out = [*texts.english()[1], *texts.SCRIPTS.values(), *texts.various()]
+    held_out = [*texts.english()[1][:10], *texts.various()]
     ids, offsets = ours.encode_batch(held_out)
     for i, found in enumerate(theirs(held_out)["input_ids"]):
         np.testing.assert_array_equal(ids[offsets[i] : offsets[i + 1]], found, err_msg=repr(held_out[i][:80]))
@@ -161,12 +161,12 @@ CALLS = [
 def test_a_call_equals_the_stock_class(padded, number):
     call, bos_eos = CALLS[number], number % 2 == 0
     found = batch()[::3] if "stride" in call else batch()  # overflow multiplies
-    for theirs, ours in padded:
-        for side in ("right", "left") if "truncation" in call else ("right",):
-            for one in (theirs, ours):
-                one.truncation_side = side
-                one.add_bos_token = one.add_eos_token = bos_eos
-            same(theirs(found, **call), ours(found, **call))
+    theirs, ours = padded[number // 2 % 2]
+    for side in ("right", "left") if "truncation" in call else ("right",):
+        for one in (theirs, ours):
+            one.truncation_side = side
+            one.add_bos_token = one.add_eos_token = bos_eos
+        same(theirs(found, **call), ours(found, **call))
     for text in ["", "a", batch()[3]]:
         same(theirs(text, **call), ours(text, **call))
 

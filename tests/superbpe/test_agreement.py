@@ -41,7 +41,7 @@ def test_encoding_documents_gives_the_tokens_of_training(name, ordinary, phase1)
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 @examples(
-    quick=60,
+    quick=30,
     full=150,
     documents=CORPORA,
     rules=SMALL_RULES.map(lambda rules: replace(rules, **WHOLE)),

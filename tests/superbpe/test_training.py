@@ -42,7 +42,7 @@ def test_ties_and_extreme_transitions(tie_break, n_kept, documents, phase1):
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 @examples(
-    quick=60,
+    quick=40,
     full=150,
     documents=CORPORA,
     rules=SMALL_RULES | st.sampled_from([replace(rules, sample=1.0) for rules in PRESETS.values()]),

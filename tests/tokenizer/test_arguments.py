@@ -152,7 +152,7 @@ CALLS = {
 }
 
 
-@examples(200, 500, name=st.sampled_from(list(CALLS)), data=st.data())
+@examples(80, 300, name=st.sampled_from(list(CALLS)), data=st.data())
 def test_any_arguments_give_a_result_or_a_user_error(name, data):
     call, required, optional = CALLS[name]
     given = {argument: data.draw(VALUES, argument) for argument in required}

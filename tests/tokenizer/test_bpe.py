@@ -17,23 +17,23 @@ from tokenizer.patterns import Pattern
 def test_ids_equal_the_reference(name, trained, disputed):
     tokenizer = trained[name]
     # The reference is quadratic in a piece's length, and without a fence the text is one piece.
-    real = [document[:1500] for document in [*texts.english()[1][:12], *texts.prose()[:3], texts.code()]]
-    for text in [*(text[:1500] for text in texts.various()), *real]:
+    real = [document[:700] for document in [*texts.english()[1][:6], *texts.prose()[:2], texts.code()]]
+    for text in [*(text[:700] for text in texts.various()), *real]:
         text = "".join(c for c in text if c not in disputed)
         assert spelled(tokenizer, tokenizer.encode_ordinary(text)) == by_definition(tokenizer, text)
 
 
 @pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
 @given(text=st.text(alphabet="aetnos  TH.,:1\n'éſ日🙂", max_size=50))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 def test_ids_of_dense_text_equal_the_reference(name, trained, text):
     tokenizer = trained[name]
     assert spelled(tokenizer, tokenizer.encode_ordinary(text)) == by_definition(tokenizer, text)
 
 
 @examples(
-    150,
-    600,
+    80,
+    500,
     tokenizer=st.randoms(use_true_random=False).map(arbitrary),
     text=st.text(alphabet="aab  .1\néè", max_size=40),
 )
@@ -59,12 +59,11 @@ def test_batches_are_encoded_as_one_by_one_on_any_number_of_threads(name, traine
     np.testing.assert_array_equal(where, offsets)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass", "none", "unfenced"])
-@pytest.mark.parametrize("unit", ["a", " ", "1", "🙂", "\n", "ab", "é"])
-def test_long_runs_do_not_take_quadratic_time(name, unit, trained):
-    text = unit * 200_000
-    ids = trained[name].encode_ordinary(text)
-    assert trained[name].decode(ids) == text
+@pytest.mark.parametrize("name", ["gpt2", "two_pass", "unfenced"])
+def test_long_runs_do_not_take_quadratic_time(name, trained):
+    for unit in ("a", " ", "1", "🙂", "\n", "ab", "é"):
+        text = unit * 200_000
+        assert trained[name].decode(trained[name].encode_ordinary(text)) == text
 
 
 # Special tokens.

@@ -110,6 +110,7 @@ def test_a_regex_that_does_not_compile_is_an_error_that_names_it(regex):
     assert regex.replace("\\", "\\\\") in str(error.value)
 
 
+@pytest.mark.slow  # the limit is a number of steps
 def test_a_regex_that_takes_too_long_is_an_error():
     with pytest.raises(UserError, match="gave up"):
         split("a" * 40 + "!", r"(?=(a+)+$)(\1)b|(a|a)*c\1")

@@ -199,7 +199,7 @@ def test_forks_of_a_process_whose_threads_encode():
         thread.join()
     print("hung", hung)
     """
-    assert run(program.replace("FORKS", "60")) == "hung 0\n"
+    assert run(program.replace("FORKS", "20")) == "hung 0\n"
 
 
 @linux

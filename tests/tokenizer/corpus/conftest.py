@@ -14,7 +14,7 @@ from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 def sample():
     """Documents with awkward contents, all different."""
     odd = ["one\ntwo\r\nthree", 'quotes " and \\ and \t', "\u2028 \x85 \x00 \ufeff", "🙂 \ud7ff \U0010ffff", "x" * 3000]
-    return [*odd, *texts.SCRIPTS.values(), *(f"document {i} " * (i % 7 + 1) for i in range(300))]
+    return [*odd, *texts.SCRIPTS.values(), *(f"document {i} " * (i % 7 + 1) for i in range(120))]
 
 
 @pytest.fixture(scope="module")

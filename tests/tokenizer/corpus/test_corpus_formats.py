@@ -275,7 +275,7 @@ def test_padding_and_long_windows_are_read_in_every_format(name, tmp_path):
 @pytest.mark.parametrize("encoding", ["dictionary", "delta", "skewed"])
 @pytest.mark.parametrize("nested", [False, True])
 def test_parquet_batches_are_bounded_by_decoded_text(encoding, nested, tmp_path):
-    long, n = "a page that a crawler saw again. " * 8000, 120
+    long, n = "a page that a crawler saw again. " * 8000, 60
     column = pa.array([""] * 100_000 + [long] * n if encoding == "skewed" else [long] * n)
     name = "doc.text" if nested else "text"
     table = pa.table({"doc": pa.StructArray.from_arrays([column], ["text"])} if nested else {"text": column})

@@ -14,7 +14,7 @@ from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bp
 from tokenizer.train.counting import read_counts
 
 DOCUMENTS = (
-    [text[:2000] for text in texts.english()[0][:8]] + list(texts.SCRIPTS.values()) + ["", "can't 12345\n \n x"] * 9
+    [text[:2000] for text in texts.english()[0][:4]] + list(texts.SCRIPTS.values()) + ["", "can't 12345\n \n x"] * 9
 )
 FORMS = ("parquet", "csv", "tsv", "jsonl", "json")
 

@@ -150,6 +150,7 @@ def test_the_files_are_deterministic_and_a_limit_applies_to_the_training_text(tm
 @pytest.mark.parametrize(("installed", "said"), [("1.0.0", r"botocore 1\.0\.0 is installed"), (None, "not installed")])
 def test_another_version_of_a_package_is_rejected_with_the_remedy(installed, said, monkeypatch):
     found = [] if installed is None else [SimpleNamespace(version=installed)]
+    monkeypatch.setattr(embedded, "_python", lambda: {"english": {}})  # read before, or else Django is named
     monkeypatch.setattr(metadata, "distributions", lambda **_: found)
     with pytest.raises(UserError, match=rf"{said}: run `pip install botocore==1\.44\.5`"):
         next(embedded.documents())

@@ -30,9 +30,9 @@ def test_shared_words_equal_a_search_for_tuples(n):
     def text():
         return "".join(rng.choice(vocabulary) + rng.choice([" ", " ", ", ", "\n"]) for _ in range(rng.randint(0, 60)))
 
-    measured, training = [text() for _ in range(60)], [text() for _ in range(300)]
+    measured, training = [text() for _ in range(30)], [text() for _ in range(120)]
     training += [measured[5], "extra " + measured[6].upper() + " more"]
-    batches = [Batch.from_texts(training[:100]), Batch.from_texts(training[100:])]
+    batches = [Batch.from_texts(training[:50]), Batch.from_texts(training[50:])]
     found = find_overlap(measured_text([Batch.from_texts(measured)], n), batches, threads=2)
     assert found.words.tolist() == [len(_words(each)) for each in measured]
     assert found.shared.tolist() == [_shared(each, training, n) for each in measured]

@@ -12,7 +12,6 @@ import threading
 import time
 from functools import partial
 
-import datasets
 import pytest
 from pyarrow.fs import GcsFileSystem
 
@@ -100,6 +99,8 @@ def test_zeros_are_no_text_and_not_skipped(kind, endpoint):
 
 
 def test_a_saved_dataset_in_a_bucket_is_an_error_and_not_damage(endpoint, tmp_path):
+    import datasets
+
     datasets.Dataset.from_list([{"text": "a"}]).save_to_disk(tmp_path)
     endpoint.objects |= {f"bucket/saved/{path.name}": path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(UserError, match=r"s3://bucket/saved/data-\S+\.arrow: .*download it, and read it from disk"):
@@ -342,7 +343,7 @@ def wait_until_quiet(endpoint):
     seen = -1
     while seen != len(endpoint.requests):
         seen = len(endpoint.requests)
-        time.sleep(0.3)
+        time.sleep(0.1)
 
 
 def test_an_outage_does_not_delay_the_end_of_reading_parquet(endpoint, local, monkeypatch):

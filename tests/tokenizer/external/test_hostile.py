@@ -22,7 +22,12 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
 
-@pytest.mark.parametrize("kind", [*hostile.FILES, "swelling_model"])
+# Each takes the second that a load may take.
+OFTEN = ["doubling_normalizer", "swelling_model"]
+RARELY = [pytest.param(kind, marks=pytest.mark.slow) for kind in hostile.FILES if kind not in OFTEN]
+
+
+@pytest.mark.parametrize("kind", OFTEN + RARELY)
 def test_hostile_files_are_rejected_in_one_line(kind, tmp_path):
     hostile.case(random.Random(kind), tmp_path, kind)
 
@@ -75,7 +80,7 @@ COMMAND = """if True:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize("words", ["", "encode hard text.txt --to to"])
+@pytest.mark.parametrize("words", ["", pytest.param("encode hard text.txt --to to", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_a_process_in_which_other_software_encodes(words, tmp_path):
     (tmp_path / "hard").mkdir()
     content = json.loads(hostile.long_words(random.Random(0)))

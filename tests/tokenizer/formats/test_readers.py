@@ -6,7 +6,7 @@ import pytest
 
 from superbpe import PHASE1, PRESETS, train_superbpe
 from tests import other_tokenizers, texts
-from tests.lm import tiny
+from tests.generated import merged
 from tokenizer import Tokenizer, UserError, formats, patterns, train_bpe
 from tokenizer.external.load import load_pretrained
 from tokenizer.formats import tiktoken
@@ -36,7 +36,7 @@ def is_written(write, tokenizer, *more):
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_answers_agree_with_the_exports():
-    documents = texts.sample(40_000)
+    documents = texts.sample(20_000)
     made = {name: superwords(name, documents) for name in PRESETS}
     made |= {f"bpe {name}": train_bpe(documents, 300, pattern=name) for name in patterns.NAMES}
     llama_cpp = set()
@@ -63,9 +63,9 @@ def test_conditions_and_reasons():
     assert "about 4,700 characters" in found["tokenizers 1.0"].text
     assert "no pretokenizer type for 'o200k'" in found["llama.cpp"].text
     assert "rules phrases" in found["llama.cpp"].text
-    mixed = tiny.merged([(b"1", b"2")], "uw-paper", fence="uw-paper-fence", n_phase1=1)
+    mixed = merged([(b"1", b"2")], "uw-paper", fence="uw-paper-fence", n_phase1=1)
     assert "yes, but ids differ for numbers that mix digits" in answers(mixed)["llama.cpp"].text
-    two_pass = tiny.merged([(b"a", b"b"), (b"ab", b"c")], fence="none", n_phase1=1, mode="two-pass")
+    two_pass = merged([(b"a", b"b"), (b"ab", b"c")], fence="none", n_phase1=1, mode="two-pass")
     assert {answer.text for answer in opens_in(two_pass)} == {"no: it cannot encode in two passes"}
     assert summary([Answer("tiktoken", opens=False, note="why")]) == "not in tiktoken"
 

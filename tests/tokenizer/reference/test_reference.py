@@ -157,7 +157,7 @@ options = st.fixed_dictionaries(
 )
 
 
-@examples(quick=100, full=200, counts=corpora, options=options)
+@examples(quick=40, full=200, counts=corpora, options=options)
 def test_all_trainers_learn_the_same_merges(counts, options):
     expected = reference.train_naive(counts, 40, **options)
     for name, train in TRAINERS.items():
@@ -173,7 +173,7 @@ token_words = st.dictionaries(
 
 
 @examples(
-    quick=100,
+    quick=40,
     full=120,
     words=token_words,
     tie_break=st.sampled_from(TIE_BREAKS),

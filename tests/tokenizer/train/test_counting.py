@@ -26,7 +26,7 @@ SPECIALS = ["<|endoftext|>", "<|end", "\n\n", "éé"]
 @pytest.fixture(scope="module")
 def documents(disputed):
     """Real and generated text with special strings in it, without what newer Unicode classes otherwise."""
-    found = ["", *texts.sample(60_000), "a<|endoftext|> b<|endoftext|><|end|>", "é" * 9, "last line\n"]
+    found = ["", *texts.sample(25_000), "a<|endoftext|> b<|endoftext|><|end|>", "é" * 9, "last line\n"]
     return ["".join(c for c in text if c not in disputed) for text in found]
 
 
@@ -61,7 +61,7 @@ def test_counts_equal_the_reference(documents, pattern, unit, specials):
     unit=st.sampled_from(["document", "line"]),
     specials=st.sampled_from([[], ["<<"], ["a<b", "a<", "<a", "aa"], ["éé"], [" "]]),
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 def test_counts_of_dense_text_equal_the_reference(documents, pattern, unit, specials):
     ours = counted(documents, pattern, unit=unit, special_tokens=specials)
     regex = patterns.resolve(pattern).regex or None
@@ -114,12 +114,12 @@ def test_no_flipped_bit_is_used(tmp_path):
     path = _saved(tmp_path)
     expected = list(PretokenCounts.load(path).items())
     rejected = 0
-    for bit in flips(path, 300):
+    for bit in flips(path, 120):
         try:
             assert list(PretokenCounts.load(path).items()) == expected, f"bit {bit}"
         except UserError:
             rejected += 1
-    assert rejected > 100  # the others are in parts of Parquet's metadata that decide nothing
+    assert rejected > 40  # the others are in parts of Parquet's metadata that decide nothing
 
 
 def _saved(folder):
