@@ -93,10 +93,13 @@ def _merged(model: Any, folder: Path) -> Any:
     peft = importlib.import_module("peft")
     try:
         if (folder / HF_CONFIG_FILE).is_file():
-            n_tokens = len(transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True))
+            own = transformers.AutoTokenizer.from_pretrained(
+                str(folder), local_files_only=True, trust_remote_code=False
+            )
+            n_tokens = len(own)
             if n_tokens > model.get_input_embeddings().weight.shape[0]:
                 model.resize_token_embeddings(n_tokens)
-        return peft.PeftModelForCausalLM.from_pretrained(model, str(folder)).merge_and_unload()
+        return peft.PeftModelForCausalLM.from_pretrained(model, str(folder), trust_remote_code=False).merge_and_unload()
     except Exception as error:  # any, in files that others wrote
         why = shortened(" ".join(str(error).split()))
         raise UserError(f"{folder} cannot be merged into its model: {why}") from error
