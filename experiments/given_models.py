@@ -109,8 +109,6 @@ def read_models(path: Path) -> list[GivenModel]:
     for _, row in read_table(path, columns):
         here = path.parent / row["model"]
         models.append(GivenModel(**{**row, "model": str(here if here.exists() else row["model"])}))
-    if not models:
-        raise UserError(f"{path} names no model; write a line ARM,MODEL for each")
     return models
 
 
@@ -150,7 +148,7 @@ class OpenedModel:
             raise UserError(
                 f"{given.model} has no model: config.json is missing; name a folder that transformers wrote"
             )
-        base_of(self.folder)  # fails before any model is scored
+        self._base = base_of(self.folder)  # fails before any model is scored
 
     @cached_property
     def tokenizer(self) -> Pretrained:
@@ -189,9 +187,9 @@ class OpenedModel:
         """Everything besides the tokenizer that determines the losses."""
         if self.own is not None:
             return {"own": self.own.hash}
-        # The commit of an adapter does not determine the weights that it is merged into.
-        is_adapter = (self.folder / ADAPTER).is_file()
-        where = fingerprint(self.folder, self._cache) if is_adapter or not self.revision else self.revision
+        where = self.revision
+        if where is None or self._base is not None:  # an adapter's commit does not determine its model
+            where = fingerprint(self.folder, self._cache, self._base)
         start = [*self.start.before, self.start.id, self.start.everywhere, self.end_id]
         code = {"remote_code": True} if self._loading.remote_code else {}
         return {"model": where, "start": start, "dtype": self._dtype, **code}
@@ -253,12 +251,13 @@ class OpenedModel:
         return found
 
 
-def fingerprint(folder: Path, cache: Path) -> str:
+def fingerprint(folder: Path, cache: Path, base: tuple[Path, str | None] | None = None) -> str:
     """XXH3 of the weights and configurations in a folder, remembered by path, size and time.
 
     Args:
         folder: Folder of a model.
         cache: File that remembers hashes.
+        base: What the weights are merged into: `base_of` the folder.
     """
     try:
         known = read_json(cache)
@@ -274,9 +273,8 @@ def fingerprint(folder: Path, cache: Path) -> str:
         found[file.name] = entry[2]
     cache.parent.mkdir(parents=True, exist_ok=True)
     write_json(cache, known)
-    base = base_of(folder)
-    if base is not None:  # the weights that it is merged into
-        found["base"] = base[1] or fingerprint(base[0], cache)
+    if base is not None:
+        found["base"] = base[1] or fingerprint(base[0], cache, base_of(base[0]))
     return digest(found)
 
 

@@ -52,16 +52,20 @@ def read_table(path: Path, columns: Mapping[str, Column], others: Column | None 
     Raises:
         UserError: If the file cannot be read, a column is missing or repeated, or a value is missing or wrong.
     """
-    names, rows = header(path), list[Row]()
+    chosen, rows = dict(columns), list[Row]()
     form = "parquet" if path.suffix == ".parquet" else "csv"
     for number, record in enumerate(records_of((path, form), CorpusConfig()), 1):
         if isinstance(record, DataError):
             raise UserError(f"{path}: {record}")
-        names, place = names or list(record), f"{path}, row {number}"
-        chosen = {**columns, **{name: others for name in names if others is not None and name not in columns}}
         if not rows:
+            names = header(path) or list(record)
             _check(path, names, columns, hint)
-        rows.append(Row(place, {name: _value(place, name, record.get(name), chosen[name]) for name in chosen}))
+            if others is not None:
+                chosen |= {name: others for name in names if name not in columns}
+        place = f"{path}, row {number}"
+        rows.append(
+            Row(place, {name: _value(place, name, record.get(name), column) for name, column in chosen.items()})
+        )
     if not rows:
         raise UserError(f"{path} has no rows")
     return rows

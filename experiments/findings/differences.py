@@ -53,7 +53,7 @@ def differences_of(
         labels: Names of the arms; the first is the reference.
         runs: Evaluations of each arm on the same documents, one per seed.
         comparisons: Comparisons by indices into `labels`.
-        barred: For each arm, why it takes part in no verdict, or "".
+        barred: The reason why an arm is left out of verdicts, for each arm; "" for none.
         clean: bool[n_documents], documents that do not occur in the training text; None if that is unknown.
     """
     rows = [_row(labels, ALL, "", pair, runs[pair[1]], change) for pair, change in comparisons.items()]

@@ -233,10 +233,8 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ScoredArm:
 
 def _encoded(entry: ArmRecord, store: Store) -> EncodedArm:
     """The arm of a record, with the held-out text that it encoded, and without its training text."""
-    (artifact,), (heldout,) = (
-        store.open_all([entry.tokenizer], TokenizerFolder),
-        store.open_all([entry.heldout], ShardsFolder),
-    )
+    (artifact,) = store.open_all([entry.tokenizer], TokenizerFolder)
+    (heldout,) = store.open_all([entry.heldout], ShardsFolder)
     return EncodedArm(
         key=entry.key,
         label=entry.label,

@@ -82,16 +82,14 @@ def count(context: Context, text: Text, arm: Arm, name: str = "count") -> Artifa
             skipped=text.corpus.skipped.summary(),
         )
 
+    config: dict[str, Any] = {"unit": arm.bpe.unit, "special_tokens": arm.bpe.special_tokens, "pattern": pattern.regex}
+    if arm.bpe.separate_counts:
+        config["separate"] = arm.bpe.separate_counts
     return context.make(
         name,
         Counts,
         "count",
-        config={
-            "unit": arm.bpe.unit,
-            "special_tokens": arm.bpe.special_tokens,
-            "pattern": pattern.regex,
-            **({"separate": arm.bpe.separate_counts} if arm.bpe.separate_counts else {}),
-        },
+        config=config,
         inputs={"corpus": text.hash},
         build=build,
         describe=_describe,

@@ -190,7 +190,7 @@ def check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
         budget: The budget; `train_flops` is that of this rung.
         amounts: Amount of each model, in the quantity that the budget's mode equalizes.
     """
-    configured = budget.train_flops if budget.mode == "equal_flops" else None  # otherwise that of the reference's model
+    configured = budget.train_flops if budget.mode == "equal_flops" else None  # None: the reference's
     compared = [*amounts] if configured is None else [configured, *amounts]
     ratio = max(compared) / min(compared)
     if ratio > 1 + budget.tolerance:

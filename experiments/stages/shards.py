@@ -103,7 +103,7 @@ def encode(
         progress, write = context.reporter.progress, partial(write_part, targets, settings, split)
         if cluster is None:
             report = Throttle(progress, "shards", None if counts is None else counts.n_bytes)
-            write_parts(write, corpus, split, thread_count(context.runner.threads), report)
+            report.finish(write_parts(write, corpus, split, thread_count(context.runner.threads), report))
         else:
             with cluster.results(min(folders.values()) / "tasks") as results:
                 write_shards(cluster, write, corpus, split, results, progress)

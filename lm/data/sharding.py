@@ -121,7 +121,7 @@ def write_parts(
     split: Split,
     threads: int,
     report: Callable[[int], None],
-) -> None:
+) -> int:
     """Write all parts of a corpus with the threads of this machine.
 
     Args:
@@ -130,6 +130,9 @@ def write_parts(
         split: Side of its held-out split.
         threads: Batches to encode at the same time.
         report: Called with the bytes of text done.
+
+    Returns:
+        The bytes of all text.
     """
     parts = corpus.parts(split)
     n_bytes, stopped = [0] * len(parts), threading.Event()
@@ -146,14 +149,16 @@ def write_parts(
     values = []
     with ThreadPoolExecutor(at_once, "parts") as pool:
         try:
-            for future in [pool.submit(write, i) for i in range(len(parts))]:
+            for i, future in enumerate([pool.submit(write, i) for i in range(len(parts))]):
                 while not wait([future], _REPORT_SECONDS).done:
                     report(sum(n_bytes))
                 values.append(future.result())
+                n_bytes[i] = values[i]["n_bytes"]  # also of a part that was there
         finally:
             stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
     corpus.check_parts(split, values)
+    return sum(n_bytes)
 
 
 def write_part(

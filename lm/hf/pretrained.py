@@ -30,7 +30,7 @@ def base_of(folder: Path) -> tuple[Path, str | None] | None:
         folder: Folder of a model or of an adapter.
 
     Returns:
-        The folder of the adapter's model, and its commit if it is in a repository; None if there is no adapter.
+        The model's folder, and its commit if it is in a repository; None if the folder has no adapter.
 
     Raises:
         UserError: The adapter is incomplete, its model cannot be found, or PEFT is missing.
@@ -79,8 +79,9 @@ def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device
     try:
         model, info = opener.from_pretrained(str(folder), dtype=dtype, output_loading_info=True, **options)
     except Exception as error:  # any, in files that others wrote
-        why = shortened(" ".join(str(error).split()))
-        raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {why}") from error
+        raise UserError(
+            f"{folder} cannot be read as a causal language model in safetensors: {_one_line(error)}"
+        ) from error
     if info["missing_keys"]:
         raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
     return model
@@ -96,13 +97,15 @@ def _merged(model: Any, folder: Path) -> Any:
             own = transformers.AutoTokenizer.from_pretrained(
                 str(folder), local_files_only=True, trust_remote_code=False
             )
-            n_tokens = len(own)
-            if n_tokens > model.get_input_embeddings().weight.shape[0]:
-                model.resize_token_embeddings(n_tokens)
+            if len(own) > model.get_input_embeddings().weight.shape[0]:
+                model.resize_token_embeddings(len(own))
         return peft.PeftModelForCausalLM.from_pretrained(model, str(folder), trust_remote_code=False).merge_and_unload()
     except Exception as error:  # any, in files that others wrote
-        why = shortened(" ".join(str(error).split()))
-        raise UserError(f"{folder} cannot be merged into its model: {why}") from error
+        raise UserError(f"{folder} cannot be merged into its model: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return shortened(" ".join(str(error).split()))
 
 
 def with_settings(tokenizer: Tokenizer, folder: Path, own: Tokenizer) -> Tokenizer:

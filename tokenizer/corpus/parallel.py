@@ -17,7 +17,7 @@ from tokenizer.errors import DataError, UserError, counted, quoted
 
 
 def parallel_texts(corpus: Corpus, field: str) -> dict[str, Callable[[], Iterator[str]]]:
-    """Training documents of each source whose value of a field occurs in those of all sources: translations.
+    """Translations: the training documents of each source with a value of a field that all sources have.
 
     Values that occur more often in one source than in another are left out, with a warning.
 

@@ -47,8 +47,8 @@ pub fn train_bpe<'py>(
 }
 
 /// `train_bpe` in which the source that is compressed worst chooses the next merge (`crate::train::balanced`): the one
-/// whose `size / tokens / ratio` is lowest. `costs` has these three numbers of each; the tokens are those of `measured`
-/// (None: of its own words) before the first merge. The result has the `source` of each merge, too.
+/// with the lowest `size / tokens / ratio`. `costs` has tokens, size and ratio of each source; its tokens before the
+/// first merge are those of `measured`, or of its own words if that is None. The result also has each merge's `source`.
 #[pyfunction]
 #[pyo3(signature = (sources, measured, costs, tokens, n_merges, *, tie_break, min_count, max_token_bytes, forbid, special_tokens, progress))]
 #[allow(clippy::too_many_arguments)] // keywords of one call

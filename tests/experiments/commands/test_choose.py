@@ -180,7 +180,7 @@ def test_the_page_names_the_finalists_and_a_second_run_trains_nothing(text, repo
 
 @pytest.mark.parametrize("damage", ["edited", "gone", "record"])
 def test_damaged_results_are_made_again(damage, text, report, tmp_path):
-    """Every file that a kill may leave behind, or that someone changed: each one in another way."""
+    """Every file that a kill may leave behind or someone may change, each damaged in its own way."""
     shutil.copytree(text.parent / "out", out := tmp_path / "out")
     trained = [path for path in (out / "trained").rglob("*") if path.is_file() and path.suffix != ".md"]
     damaged = [(out / "selection.jsonl", damage)]

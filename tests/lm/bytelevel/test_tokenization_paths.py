@@ -29,7 +29,7 @@ FENCES = [name for name in patterns.NAMES if "fence" in name]
 
 
 def check(tokenizer, alphabet, strings, n=3, every=8):
-    """Compare with brute force. Next tokens are those of brute force, and one of every N others in turn."""
+    """Compare with brute force: all next tokens that it finds, and one of every N others in turn."""
     paths = TokenizationPaths(tokenizer)
     several = 0
     for number, string in enumerate(strings):
