@@ -10,6 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 
+def quick_first(values, n=1):
+    """Parameters of a test: the first `n` values, and the others as slow tests. A tuple is several parameters."""
+    values = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*value, marks=[pytest.mark.slow] if i >= n else []) for i, value in enumerate(values)]
+
+
 def examples(quick, full, **arguments):
     """Test a function on examples of its arguments: `quick` of them, and `full` of them as a slow test."""
 

@@ -55,6 +55,7 @@ del _OPTIONS["arms"]
 _ROWS += [list(filter(None, row)) for row in itertools.zip_longest(*_OPTIONS.values())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", _ROWS, ids=",".join)
 def test_every_option_composes(options):
     config = load([*options, *(setting for option in options for setting in _NEEDS.get(option, []))])
@@ -116,6 +117,7 @@ def test_presets_and_budgets_are_choices():
     assert set(choices("budget")) == set(BUDGETS)
 
 
+@pytest.mark.slow
 def test_phase_1_of_superwords_and_of_bpe(tmp_path):
     """A preset sets phase 1 of superwords alone: `bpe` stays at full strength, `bpe_same` follows the preset."""
 

@@ -67,6 +67,7 @@ def test_a_preset_brings_its_phase_1_and_replaces_the_experiments_settings_of_su
     assert runs.superbpe.transition == 0.8
 
 
+@pytest.mark.slow
 def test_vetoes_and_forced_tokens_are_part_of_an_arm_once_they_are_set(tiny, mistake):
     for arm in resolve_arms(load()):
         assert arm.bpe.wanted == {}

@@ -33,6 +33,7 @@ def count(folder, *settings):
     return code, next(iter((folder / "artifacts").glob("count*")), None)
 
 
+@pytest.mark.slow
 def test_counts_and_skipped_lines_of_a_bucket(bucket, tmp_path, capfd):
     found = {}
     for name, where in (("near", str(bucket)), ("far", "s3://bucket/text/*.jsonl")):

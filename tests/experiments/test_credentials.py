@@ -13,6 +13,7 @@ import pytest
 
 from experiments.cli import main
 from tests import texts
+from tests.properties import quick_first
 from tokenizer import Batch, count_pretokens, train_bpe
 from tokenizer.files import shown, without_credentials
 
@@ -98,10 +99,10 @@ def contents(folder):
 
 
 # lm-eval takes seconds to list its tasks, and the choice trains many tokenizers.
-SLOW = {"choose": [pytest.mark.slow], "downstream": [pytest.mark.slow]}
+QUICK = ("train", "fertility", "pipeline")
 
 
-@pytest.mark.parametrize("command", [pytest.param(name, marks=SLOW.get(name, [])) for name in main.NAMES])
+@pytest.mark.parametrize("command", quick_first(sorted(main.NAMES, key=lambda name: name not in QUICK), len(QUICK)))
 def test_no_secret_of_a_url_is_written_or_printed(command, endpoint, tmp_path, monkeypatch, capfd, caplog):
     """Every command of `superbpe --help`, with the scheme in capitals, names before the URL, and commas in a query."""
     documents = [f"{part} {i}" for i, part in enumerate("\n\n".join(texts.english()[1]).split("\n\n"))][:400]

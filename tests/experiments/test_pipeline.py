@@ -106,6 +106,7 @@ def test_text_that_is_too_small_is_rejected_before_it_is_read(tiny, corpus, tmp_
     assert "raise the limit to at least" in rejected("train_lm", [*tiny, "budget.train_bytes=1GB"], tmp_path)
 
 
+@pytest.mark.slow
 def test_a_failing_cell_does_not_stop_the_others_and_phase_1_is_shared(tiny, tmp_path, capsys, monkeypatch):
     def failing(context, arm, *rest):
         if arm.superbpe.transition == 0.8:

@@ -41,7 +41,8 @@ def test_a_shell_reads_the_words_of_a_command_and_a_terminal_no_controls():
     assert [operand(word)[:2] for word in ("-a", "--help", "<TEXT>")] == ["./"] * 3
 
 
-@pytest.mark.parametrize("number", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 4))])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(4))
 def test_hydra_reads_settings_as_they_are(number):
     """Really parsed, composed and converted: nothing is an interpolation, a number, a list or another key."""
     paths = hostile(number)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from superbpe import PRESETS
 from tests import texts
-from tests.properties import examples
+from tests.properties import examples, quick_first
 from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES, segmentation, small, train
 from tokenizer import Tokenizer, UserError
 from tokenizer.formats import hf_json
@@ -29,7 +29,7 @@ def phase1_of(tokenizer):
     return Tokenizer.from_ranks(tokenizer.ranks()[: tokenizer.n_phase1_merges], pattern=tokenizer.pattern)
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", quick_first(RULES, len(PRESETS)))
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_encoding_documents_gives_the_tokens_of_training(name, ordinary, phase1):
     tokenizer = train(phase1, ordinary, name)

@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, train_superbpe
 from superbpe.inspection.tokens import describe
-from tests.properties import examples
+from tests.properties import examples, quick_first
 from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES, SPECIALS, batches, expected_lists, pairs, small, train
 from tokenizer import UserError, definition, patterns, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", quick_first(RULES, len(PRESETS)))
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_merges_equal_the_reference(name, documents, phase1):
     rules = RULES[name]
@@ -42,7 +42,7 @@ def test_ties_and_extreme_transitions(tie_break, n_kept, documents, phase1):
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 @examples(
-    quick=40,
+    quick=30,
     full=150,
     documents=CORPORA,
     rules=SMALL_RULES | st.sampled_from([replace(rules, sample=1.0) for rules in PRESETS.values()]),

@@ -13,6 +13,7 @@ import pytest
 
 from superbpe import PRESETS, Rules
 from tests import other_tokenizers
+from tests.properties import quick_first
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, UserError, count_pretokens
 from tokenizer.external.load import load_pretrained
 from tokenizer.special import Preparation
@@ -107,7 +108,7 @@ def test_a_corpus_in_another_process_notices_that_a_file_changed(objects, tmp_pa
 # ------------------------------------------------------------------ other processes
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", quick_first(["fork", "spawn"]))
 def test_pools_encode(method, trained):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {method} here")

@@ -144,6 +144,7 @@ def test_ctrl_c_stops_a_long_call_at_once():
     assert {name: delay for name, delay in delays.items() if not 0 <= delay < 5} == {}
 
 
+@pytest.mark.slow
 @linux
 def test_ctrl_c_reaches_a_call_that_waits_for_threads():
     """Any exception of the signal handler propagates, and the tokenizer still encodes as before."""
@@ -166,6 +167,7 @@ def test_ctrl_c_reaches_a_call_that_waits_for_threads():
 # --------------------------------------------------------------------------------- forks
 
 
+@pytest.mark.slow
 @linux
 def test_forks_of_a_process_whose_threads_encode():
     program = """

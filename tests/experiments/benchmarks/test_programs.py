@@ -17,6 +17,7 @@ TOY += ["--device", "cpu"]
 SMALL = ["--vocab-size", "400", "--transition", "330", "--rounds", "1", "--peers", "none"]
 
 
+@pytest.mark.slow
 def test_a_table_of_training(corpus, capsys, monkeypatch):
     monkeypatch.setattr(progress.console, "width", 250)
     assert train.main([str(corpus), *SMALL]) == 0

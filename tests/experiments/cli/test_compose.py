@@ -83,6 +83,7 @@ def test_a_mistake_is_one_line_with_its_remedy(overrides, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_sweep_is_checked_value_by_value():
     for key, values in [
         ("superbpe.transition", ["0.7", "0.8"]),

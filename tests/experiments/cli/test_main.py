@@ -22,6 +22,7 @@ from lm.data.shard_writer import HashedFile
 from lm.data.shards import Shards
 from superbpe import PHASE1, PRESETS, train_superbpe
 from tests import other_tokenizers, texts
+from tests.properties import quick_first
 from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, formats, train_bpe
 from tokenizer.patterns import FULL_STRENGTH
 
@@ -93,7 +94,8 @@ def test_train_and_encode(tmp_path, mistake, monkeypatch, capsys, options, phase
     assert shards.document(0).tolist() == tokenizer.encode(text)
 
 
-@pytest.mark.parametrize(("names", "least"), [(["train"], 20), pytest.param([], 50, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("names", "least"), [(["train"], 20), ([], 50)])
 def test_after_a_kill_at_any_change_of_a_file_the_same_command_finishes(tmp_path, names, least):
     command = [sys.executable, "-m", "tests.experiments.commands.killed", tmp_path, *names]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
@@ -166,7 +168,7 @@ REST = {"train": ["--vocab-size", "300", "--to", "OUT"], "compare": ["--out", "O
 REST |= {command: rest for command, (rest, _) in TAKING.items()}
 
 
-@pytest.mark.parametrize("command", TAKING)
+@pytest.mark.parametrize("command", quick_first(TAKING, 3))
 def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_command(
     small, tmp_path, monkeypatch, capsys, command
 ):

@@ -15,6 +15,7 @@ import pytest
 from experiments.cli import process
 from experiments.cli.console import exit_code
 from lm.train.interrupt import Terminated
+from tests.properties import quick_first
 from tokenizer.errors import UserError
 
 CODES = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143), signal.SIGHUP: ("hung up", 129)}
@@ -55,6 +56,7 @@ def test_a_signal_during_imports_ends_in_a_line(entry, module, number, script):
     assert run.returncode == CODES[number][1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="POSIX shells close streams")
 @pytest.mark.parametrize(
     ("closed", "words"),
@@ -85,7 +87,9 @@ def test_an_encoding_without_our_characters_and_a_full_disk_under_the_log(tiny, 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize(("words", "unbuffered"), [("--help", ""), ("train --help", "1"), ("--version", "")])
+@pytest.mark.parametrize(
+    ("words", "unbuffered"), quick_first([("train --help", "1"), ("--help", ""), ("--version", "")])
+)
 def test_help_on_a_full_disk_and_for_a_reader_that_has_ended(words, unbuffered, script):
     for target, expected in ((">/dev/full", (2, "error: the disk is full")), ("| true", (141, "the output is closed"))):
         line = f"{shlex.join([sys.executable, str(script), *words.split()])} {target}; exit ${{PIPESTATUS[0]}}"

@@ -25,7 +25,8 @@ def files_of(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("name", [pytest.param("unigram.model", marks=pytest.mark.slow), "word_pieces"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["unigram.model", "word_pieces"])
 def test_shards_of_tokenizers_that_change_text_are_equal(files, cluster, tmp_path, name, monkeypatch):
     path = other_tokenizers.write(tmp_path, name)
     tokenizer = load_pretrained(path, add_special_tokens=["<|endoftext|>"]).tokenizer

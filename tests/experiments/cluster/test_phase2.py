@@ -12,7 +12,7 @@ from experiments.cluster import parts as cluster_parts
 from experiments.cluster.parts import ClusterSources
 from superbpe import Rules, Source, search, train_superbpe
 from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
-from tests.properties import examples
+from tests.properties import examples, quick_first
 from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES
 from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.formats.folder import dumps
@@ -54,7 +54,7 @@ def test_every_preset_in_parts_equals_the_whole(name, n_parts, text, tmp_path):
     check(text, [Source(text[0])], RULES[name], tmp_path, n_parts)
 
 
-@pytest.mark.parametrize("memory_bytes", [None, 100_000])
+@pytest.mark.parametrize("memory_bytes", quick_first([100_000, None]))
 def test_stages_in_parts_equal_those_of_the_whole(memory_bytes, text, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster_parts, "FAN_IN", 2)
     options = {"memory_bytes": memory_bytes, "threshold": 2 if memory_bytes else 1000}
@@ -64,6 +64,7 @@ def test_stages_in_parts_equal_those_of_the_whole(memory_bytes, text, tmp_path, 
             check(text, [Source(text[0])], RULES["words"], tmp_path / "words", 2, memory_bytes=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["uw-2025", "none", "boundless"])
 def test_a_sample_over_its_limit_does_not_depend_on_the_parts(name, text, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "SAMPLE_EVERY", 1)
@@ -81,7 +82,7 @@ def test_weights_and_samples_in_parts(text, tmp_path):
 
 
 @examples(
-    quick=5,
+    quick=3,
     full=30,
     documents=CORPORA,
     rules=SMALL_RULES,

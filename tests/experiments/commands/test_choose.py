@@ -25,6 +25,7 @@ from experiments.fertility.tallies import Documents, Tally
 from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
 from tests import other_tokenizers, texts
+from tests.properties import quick_first
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
@@ -178,7 +179,7 @@ def test_the_page_names_the_finalists_and_a_second_run_trains_nothing(text, repo
     assert f"has the answer for other text ({text})" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("damage", ["edited", "gone", "record"])
+@pytest.mark.parametrize("damage", quick_first(["edited", "gone", "record"]))
 def test_damaged_results_are_made_again(damage, text, report, tmp_path):
     """Every file that a kill may leave behind or someone may change, each damaged in its own way."""
     shutil.copytree(text.parent / "out", out := tmp_path / "out")
@@ -356,6 +357,7 @@ def test_finalists_are_of_one_size_and_supported_by_the_text():
     assert "keeps the ids of mine" in why["mine-extended"]
 
 
+@pytest.mark.slow
 def test_the_grid_grows_until_the_cheapest_is_inside(text, tmp_path):
     """Lower transitions are tried as long as the lowest is the cheapest."""
     corpus = Corpus(CorpusConfig(paths=[str(text)]))

@@ -105,6 +105,7 @@ def test_settings_and_budgets_of_arms_are_in_their_labels(sweep, tiny_module, tm
     ]
 
 
+@pytest.mark.slow
 def test_runs_with_the_same_held_out_documents_are_compared(sweep, tiny_module, corpus, tmp_path):
     """The corpora differ, and the WordPiece arm decodes to other text."""
     batches = Corpus(CorpusConfig(paths=[str(corpus)], heldout_fraction=0.1)).batches("heldout")

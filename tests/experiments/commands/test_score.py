@@ -70,6 +70,7 @@ def test_models_are_compared_as_given_and_scored_once(place, tmp_path, capsys, m
     assert again["differences"] == report["differences"]
 
 
+@pytest.mark.slow
 def test_a_table_of_budgets_is_compared_over_compute(place, capsys):
     rows = ["arm,model,train_flops,train_bytes"]
     for arm, names in (("one", ["gpt", "llama"]), ("two", ["llama", "gpt"])):

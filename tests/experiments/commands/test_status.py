@@ -130,6 +130,7 @@ def _hold(root, folder, started):
         make(Store(root), "demo", config={}, inputs={}, build=build)
 
 
+@pytest.mark.slow
 def test_nothing_that_a_live_run_uses_is_removed(store, tmp_path, capsys):
     processes = multiprocessing.get_context("spawn")
     started = processes.Event()

@@ -59,6 +59,7 @@ def test_a_ladder_is_priced_from_its_evaluations(ladder, tmp_path):
     assert (ladder / "ladder.html").stat().st_size > 100_000
 
 
+@pytest.mark.slow
 def test_assumptions_change_the_price_and_not_the_measurements(ladder, tmp_path):
     usual = repriced(ladder, tmp_path / "a")
     other = repriced(ladder, tmp_path / "b", "deployment=dense-1b", "deployment.rho=4.5")
@@ -73,6 +74,7 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder, tmp_path)
         assert one["cost"]["decode"]["flops_per_byte"] > two["cost"]["decode"]["flops_per_byte"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

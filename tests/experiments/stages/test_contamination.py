@@ -5,6 +5,7 @@ import json
 import shutil
 
 import numpy as np
+import pytest
 
 from lm.evaluate.bits_per_byte import Evaluation
 from tests.experiments.conftest import run_stages
@@ -26,6 +27,7 @@ def _shared_corpus(folder):
     return [*paths, "corpus.heldout_fraction=0"]
 
 
+@pytest.mark.slow
 def test_clean_documents_are_scored_apart(tiny, tmp_path):
     overrides = [*tiny, *_shared_corpus(tmp_path)]
     run_stages("report", overrides, tmp_path / "outputs")

@@ -24,6 +24,7 @@ def fresh(made, kind):
     return [each.contents.summary.steps for each in models.values()]
 
 
+@pytest.mark.slow
 def test_rungs_are_the_models_of_single_budgets_and_a_longer_ladder_extends_the_trunk(tiny, tmp_path):
     train_bytes = load(tiny).budget.train_bytes
     ladder = f"budget.ladder=[{train_bytes // 4},{train_bytes // 2}]"

@@ -19,6 +19,7 @@ def run(overrides, folder, stage="evaluate"):
     return pipeline.run(load([*TUNED, *overrides]), stage, folder, on_artifact=made.append), made
 
 
+@pytest.mark.slow
 def test_models_are_trained_with_the_best_factor_of_their_arm(tiny, tmp_path, monkeypatch):
     losses = {"bpe": {0.25: 2.05, 0.5: 2.0, 1.0: 2.1, 2.0: 2.2}, "superbpe": {0.5: 2.2, 1.0: 2.0, 2.0: 2.1}}
 
@@ -63,6 +64,7 @@ def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny, tmp_path):
         assert documents.tolist() == [i for i in order if i in documents]
 
 
+@pytest.mark.slow
 def test_a_factor_that_diverges_is_not_chosen(tiny, tmp_path, capsys):
     outcome, _ = run([*tiny, "arms=bpe", "lm.tune_rates=[1,2,1e30]"], tmp_path)
     (found,) = outcome.rungs[-1].tuning

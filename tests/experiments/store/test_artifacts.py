@@ -82,6 +82,7 @@ def _hold(root, started, go):
     make(Store(root), "demo", config={}, inputs={"corpus": "c" * 64}, build=build)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_process_that_waits_makes_only_what_the_other_was_killed_in(tmp_path, killed):
     processes, waited = multiprocessing.get_context("spawn"), []

@@ -76,6 +76,7 @@ def language_model(kind, folder, tokenizer, **options):
     return model, LanguageModel(scorable, tokenizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("added", "special"),
     [

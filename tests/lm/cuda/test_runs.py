@@ -112,6 +112,7 @@ def test_too_little_memory_in_training_names_the_setting(device, shards, tmp_pat
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_too_little_memory_in_evaluation_names_the_setting(device, shards, tmp_path, monkeypatch):
     train(MODEL, CONFIG, shards, tmp_path / "run")
     model = load_model(tmp_path / "run", device)

@@ -26,6 +26,7 @@ def plain():
     return tiny.language_model(bpe("llama3", LETTERS), context_tokens=48)
 
 
+@pytest.mark.slow
 def test_bytes_are_scored_whatever_the_tokens(plain):
     model = harness.HarnessModel(plain)
     pairs = [("ab s", "ab"), ("ab s", "a"), ("ab s", "1"), ("", "ab"), ("a ", "b")]

@@ -17,6 +17,7 @@ from superbpe import train_superbpe
 from tests import texts
 from tests.lm import tiny
 from tests.lm.tiny import exportable as build
+from tests.properties import quick_first
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, count_pretokens, train_bpe
 from tokenizer.errors import UserError
@@ -114,6 +115,7 @@ def test_tokenizers_that_llama_cpp_lacks_are_rejected(tokenizers, tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_numbers_of_two_scripts_are_rejected_unless_accepted(tmp_path):
     """With `12` merged, "1234٣" is 12 34٣ here and 1 234 ٣ in llama.cpp."""
     tokenizer = tiny.merged([(b"1", b"2")], "uw-paper", fence="uw-paper-fence", n_phase1=1)
@@ -125,7 +127,7 @@ def test_numbers_of_two_scripts_are_rejected_unless_accepted(tmp_path):
     assert export_gguf(build(apart), apart, tmp_path / "apart.gguf").pre == "superbpe"
 
 
-@pytest.mark.parametrize("name", ["uw-paper", "phrases"])
+@pytest.mark.parametrize("name", quick_first(["phrases", "uw-paper"]))
 def test_the_command(tokenizers, tmp_path, capsys, name):
     tokenizer = tokenizers[name]
     save_model(build(tokenizer), tmp_path / "lm-0")

@@ -188,6 +188,7 @@ def test_compiled_training_computes_the_same_with_two_graphs(shards, tmp_path, m
     assert load_model(tmp_path / "fused").vocab_size == shards.vocab_size
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compiled_is_an_error(shards, tmp_path, monkeypatch):
     """Torch would compute it without compilation, while the summary says that the run was compiled."""
     monkeypatch.setattr(Objective, "fuse", functools.partialmethod(Objective.fuse, backend="eager"))

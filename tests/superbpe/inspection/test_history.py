@@ -26,6 +26,7 @@ def trained(request, documents):
     return phase1, whole, counts
 
 
+@pytest.mark.slow
 def test_tokens_by_size_are_those_of_the_tokenizer_cut_to_each_size(trained, documents):
     phase1, whole, _ = trained
     plain = history.measure(phase1, [Batch.from_texts(documents[:3]), Batch.from_texts(documents[3:])])

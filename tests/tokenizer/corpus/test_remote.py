@@ -15,6 +15,7 @@ from functools import partial
 import pytest
 from pyarrow.fs import GcsFileSystem
 
+from tests.properties import quick_first
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
@@ -56,7 +57,7 @@ def urls(kind, endpoint, names=NAMES):
     return [kind.format(name, endpoint=endpoint.url) for name in names]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick_first(KINDS))
 def test_documents_equal_those_of_local_files(kind, endpoint, local):
     faults = [500, 503, 429, "cut", "slow"]
     endpoint.faults.extend(each for fault in faults for each in (fault, None, None))
@@ -294,7 +295,7 @@ def test_little_is_read_of_files_that_are_not_read_to_their_end(endpoint, monkey
             assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick_first(KINDS))
 def test_what_is_in_the_cache_is_not_fetched_again(kind, endpoint, local, tmp_path):
     cache, expected = tmp_path / "cache", texts(local / name for name in NAMES)
     assert next(Corpus(CorpusConfig(paths=urls(kind, endpoint), batch_bytes=10, cache=str(cache))).documents())
@@ -373,6 +374,7 @@ def test_only_the_columns_with_the_text_are_read_of_parquet(endpoint, local):
     assert sum(int(end) - int(start) for start, end in ranges) < 200_000 < path.stat().st_size / 5
 
 
+@pytest.mark.slow
 def test_a_footer_may_be_long_and_its_damage_is_an_error(endpoint, local):
     columns = {f"{'long' * 1000}{i}": i for i in range(40)}
     path = write_parquet(local / "g.parquet", [{"text": "a", **columns}] * 3)
@@ -416,6 +418,7 @@ def test_an_outage_does_not_delay_the_exit(endpoint, tmp_path):
     assert (process.returncode, errors) == (0, b"")
 
 
+@pytest.mark.slow
 def test_a_forked_process_reads_too_and_open_iterators_keep_no_process(endpoint, local):
     """Connections and locks of its parent are not used."""
     program = """

@@ -157,6 +157,7 @@ def test_merges_and_superwords_on_top_keep_it(tmp_path):
     assert (cut.end_of_text, cut.end_id) == ("</s>", 263)
 
 
+@pytest.mark.slow
 def test_a_sentencepiece_model_names_its_own(tmp_path):
     path = other_tokenizers.write(tmp_path, "byte-fallback.model")
     loaded = load_pretrained(path)
@@ -185,6 +186,7 @@ def test_other_software_takes_it_from_the_configuration(tmp_path):
         write_shards(tmp_path / "other", loaded.tokenizer, [Batch.from_texts(["the fox", "the </s> fox"])])
 
 
+@pytest.mark.slow
 def test_shards_scores_and_exports_agree(tmp_path):
     pytest.importorskip("transformers")
     from lm.hf.export import export_hf

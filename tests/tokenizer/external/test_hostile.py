@@ -27,6 +27,7 @@ OFTEN = ["doubling_normalizer", "swelling_model"]
 RARELY = [pytest.param(kind, marks=pytest.mark.slow) for kind in hostile.FILES if kind not in OFTEN]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OFTEN + RARELY)
 def test_hostile_files_are_rejected_in_one_line(kind, tmp_path):
     hostile.case(random.Random(kind), tmp_path, kind)
