@@ -87,13 +87,11 @@ def test_encoding_beside_hf_by_kind(corpus, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--precision", "bf16"]])
-def test_both_models_take_the_same_steps(capsys, options):
+def test_both_models_take_the_same_steps(capsys):
     pytest.importorskip("transformers")
-    assert lm.main([*TOY, *options]) == 0
+    assert lm.main(TOY) == 0
     out = " ".join(capsys.readouterr().out.split())
-    expected = ("llama ", "bf16" if options else "fp32", "2 rows of 1", "plain forward")
-    assert all(words in out for words in expected)
+    assert all(words in out for words in ("llama ", "fp32", "2 rows of 1", "plain forward"))
 
 
 @pytest.mark.slow
@@ -104,7 +102,8 @@ def test_each_case_has_a_table_without_transformers(capsys, monkeypatch):
     assert all(shards.spelled_bytes(i) == shards.document_token_bytes(i).sum() for i in range(shards.n_documents))
     assert len(DocumentStream(shards, seed=0).read(0, 12_000)) == 12_000
     monkeypatch.setattr(lm, "HAS_LLAMA", False)
-    assert lm.main([*TOY, "--n-layers", "1", "2"]) == 0
+    assert lm.main([*TOY, "--precision", "bf16"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert out.count("+ 300 tokens") == out.count("evaluation ") == out.count("plain forward ") == 2
+    assert out.count("+ 300 tokens") == out.count("evaluation ") == out.count("plain forward ") == 1
+    assert "bf16" in out
     assert "llama" not in out

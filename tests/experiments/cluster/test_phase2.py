@@ -83,7 +83,7 @@ def test_weights_and_samples_in_parts(text, tmp_path):
 
 @examples(
     quick=3,
-    full=30,
+    full=15,
     documents=CORPORA,
     rules=SMALL_RULES,
     n_parts=st.sampled_from([1, 2, 3, 9]),

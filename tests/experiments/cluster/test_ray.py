@@ -194,7 +194,7 @@ def test_finished_parts_survive_their_driver_and_a_lost_worker_is_one_line(addre
 def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_path, monkeypatch, caplog):
     """Two models on two machines; the command is interrupted, and then a worker is killed: others continue."""
     overrides = tiny_overrides(write_corpus(tmp_path / "tiny.jsonl"), tmp_path)
-    overrides += ["budget.train_bytes=1500000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
+    overrides += ["budget.train_bytes=600000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
     elsewhere = [*overrides, f"artifacts={tmp_path}/ray", "runner=ray", "runner.gpus=0"]
     elsewhere.append(f"runner.address={runner.address}")
     run_stages("shard", elsewhere, tmp_path / "shards")
