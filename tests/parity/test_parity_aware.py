@@ -1,8 +1,8 @@
 """Balanced merges equal to those of Hugging Face's crate, recorded on generated corpora.
 
 `ParityBpeTrainer` of `tokenizers` 1.0.0-rc.3 (feature `parity-aware-bpe`), fed with words that nothing cuts. Of equally
-frequent pairs, it merges the greatest one in the byte-level alphabet. In these cases no such choice matters: every order
-of ties gives the same merges.
+frequent pairs, it merges the greatest one in the byte-level alphabet. No such choice matters in these cases: every
+order of ties gives the same merges.
 """
 
 import json

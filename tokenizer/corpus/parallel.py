@@ -55,7 +55,7 @@ def parallel_documents(corpus: Corpus, field: str, split: Split) -> dict[str, Ca
         found = ", ".join(f"{name}: {len(known):,}" for name, known in values.items())
         raise UserError(
             f"no text is parallel: no value of the field {field} is equally often in all sources (different values: "
-            f"{found}); name the field that is equal in translations"
+            f"{found}); name the field of strings or whole numbers that is equal in translations"
         )
 
     def documents(part: Corpus) -> Iterator[tuple[str, str]]:

@@ -161,6 +161,8 @@ def check_balance(
     Raises:
         UserError: the settings contradict each other, or do not suit the sources.
     """
+    if parallel == "":
+        raise UserError(f"{at}parallel= names no field; name the one that is equal in translations, or leave it out")
     if not parallel and not ratios:
         return
     option = f"{at}parallel={parallel}" if parallel else f"{at}ratios={listed(ratios or ())}"

@@ -105,9 +105,9 @@ def train_bpe(
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
         strings = (*special_tokens, *start.preparation.added_tokens)
         check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
-    if (parallel or ratios or isinstance(counts, Balanced)) and min_pretoken_count > 1:
+    if (parallel is not None or ratios or isinstance(counts, Balanced)) and min_pretoken_count > 1:
         raise UserError(f"min_pretoken_count={min_pretoken_count} is not for balanced sources; leave it out")
-    if parallel or ratios:
+    if parallel is not None or ratios:
         usual = _usual_counting(start, special_tokens)
         counts, counting = _balanced(counts, usual | dict(counting), parallel, ratios), {}
     balanced = counts if isinstance(counts, Balanced) else None
