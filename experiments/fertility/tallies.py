@@ -22,7 +22,7 @@ from tokenizer.progress import Throttle
 from tokenizer.train.balanced import check_balance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -106,8 +106,8 @@ def read(
     translations = parallel_documents(text, parallel, "all") if parallel else {}
     order = np.argsort(documents.hashes)
 
-    def found(of_source: Callable[[], Iterator[tuple[str, str]]]) -> NDArray[np.int64]:
-        pairs = sorted((value, xxhash.xxh3_64_intdigest(text.encode())) for value, text in of_source())
+    def found(of_source: Iterator[tuple[str, str]]) -> NDArray[np.int64]:
+        pairs = sorted((value, xxhash.xxh3_64_intdigest(text.encode())) for value, text in of_source)
         hashes = np.array([text_hash for _, text_hash in pairs], np.uint64)
         return order[np.searchsorted(documents.hashes, hashes, sorter=order)]
 

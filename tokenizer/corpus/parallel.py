@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from tokenizer._native import Batch
@@ -16,17 +15,8 @@ from tokenizer.corpus.rows import lookup, text_of
 from tokenizer.errors import DataError, UserError, counted, quoted
 
 
-def parallel_texts(corpus: Corpus, field: str) -> dict[str, Callable[[], Iterator[str]]]:
-    """Texts of the training documents that `parallel_documents` finds, by source."""
-
-    def texts(documents: Callable[[], Iterator[tuple[str, str]]]) -> Iterator[str]:
-        return (text for _, text in documents())
-
-    return {name: partial(texts, documents) for name, documents in parallel_documents(corpus, field, "train").items()}
-
-
-def parallel_documents(corpus: Corpus, field: str, split: Split) -> dict[str, Callable[[], Iterator[tuple[str, str]]]]:
-    """Translations: the documents of each source with a value of a field that all sources have, after that value.
+def parallel_documents(corpus: Corpus, field: str, split: Split) -> dict[str, Iterator[tuple[str, str]]]:
+    """Translations: of each source, values of a field that all sources have, each with the text of a document.
 
     Values that occur more often in one source than in another are left out, with a warning. Documents of plain text,
     which has no fields, have their place among those of their source as the value.
@@ -61,7 +51,7 @@ def parallel_documents(corpus: Corpus, field: str, split: Split) -> dict[str, Ca
     def documents(part: Corpus) -> Iterator[tuple[str, str]]:
         return (document for document in _documents(part, field, split) if document[0] in common)
 
-    return {name: partial(documents, part) for name, part in sources.items()}
+    return {name: documents(part) for name, part in sources.items()}
 
 
 def _documents(corpus: Corpus, field: str, split: Split) -> Iterator[tuple[str, str]]:

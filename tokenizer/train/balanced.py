@@ -17,7 +17,7 @@ import numpy as np
 
 from tokenizer import _native
 from tokenizer.corpus.corpus import Corpus
-from tokenizer.corpus.parallel import parallel_texts
+from tokenizer.corpus.parallel import parallel_documents
 from tokenizer.errors import UserError, listed, quoted
 from tokenizer.train.counting import PretokenCounts, mix_counts
 
@@ -80,10 +80,10 @@ class Balanced:
         Raises:
             UserError: see `check_balance`; there are no translations, or a source has no text.
         """
-        texts = {} if parallel is None else parallel_texts(corpus, parallel)  # first, because it may find mistakes
+        translations = {} if parallel is None else parallel_documents(corpus, parallel, "train")
+        counted = {name: count(text for _, text in documents) for name, documents in translations.items()}
         sources = {name: count(part) for name, part, _ in corpus.by_source()}
-        of_texts = {name: count(text) for name, text in texts.items()} or None
-        return cls(sources=sources, parallel=of_texts, ratios=ratios)
+        return cls(sources=sources, parallel=counted or None, ratios=ratios)
 
     @cached_property
     def total(self) -> PretokenCounts:
