@@ -21,7 +21,7 @@ from tokenizer.train.bpe import check_forbid
 from tokenizer.train.forced import NOT_FORCED, check_forced
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
     from experiments.config import ArmConfig, Config
 
@@ -130,9 +130,11 @@ def check_name(name: str) -> None:
 
 def check_arms(config: Config) -> None:
     """Raise a UserError for every mistake in the arms that can be found before any text is read."""
-    for arm in resolve_arms(config):
+    arms, weights = resolve_arms(config), config.corpus.weights
+    weighted = any(arm.trained and (arm.recipe == "superbpe" or not arm.bpe.separate_counts) for arm in arms)
+    for arm in arms:
         try:
-            _check(arm, config.corpus.sources)
+            _check(arm, weights, weighted)
         except UserError as error:
             chosen = config.arms[arm.name]
             if not (chosen.preset or chosen.pattern or chosen.bpe or chosen.superbpe):  # the experiment's settings
@@ -198,7 +200,7 @@ def overridden(settings: T, changes: dict[str, Any], at: str) -> T:
         raise UserError(f"{at}.{getattr(error, 'full_key', '')}: {str(error).splitlines()[0]}") from None
 
 
-def _check(arm: Arm, sources: Collection[str]) -> None:
+def _check(arm: Arm, weights: Mapping[str, int], weighted: bool) -> None:
     if not arm.trained:
         return
     check_special_tokens(arm.bpe.special_tokens)
@@ -213,8 +215,8 @@ def _check(arm: Arm, sources: Collection[str]) -> None:
         _check_phase2(arm, specials)
     check_forbid(arm.bpe.forbid)
     check_balance(
-        sources, parallel=arm.bpe.parallel, ratios=arm.bpe.ratios, min_pretoken_count=arm.bpe.min_pretoken_count,
-        competing=arm.recipe == "superbpe" and arm.competing, at="bpe.",
+        weights, parallel=arm.bpe.parallel, ratios=arm.bpe.ratios, min_pretoken_count=arm.bpe.min_pretoken_count,
+        competing=arm.recipe == "superbpe" and arm.competing, weighted=weighted, at="bpe.",
     )  # fmt: skip
     if arm.bpe.forced_tokens:
         if arm.recipe == "superbpe" and arm.competing:

@@ -71,7 +71,7 @@ def parser() -> Parser:
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add_text_settings(options)
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
-    add("--translations-of", metavar="SOURCE", help="the other sources are translations of its documents, in order")
+    add("--parallel", metavar="FIELD", help="records with equal values in NAME=PATH sources are translations")
     add_deployment(options)
     add("--alpha", type=number(0), default=ALPHA, help="order of the Rényi entropy (%(default)s)")
     add_threads(options)
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> None:
     with out_folder(arguments.out) as out:
         found = measure_fertility(
             tokenizers, text, reference=arguments.reference, training=training,
-            translations_of=arguments.translations_of, alpha=arguments.alpha, deployment=arguments.deployment,
+            parallel=arguments.parallel, alpha=arguments.alpha, deployment=arguments.deployment,
             out=out, threads=arguments.threads, reporter=reporter,
         )  # fmt: skip
     report = found.save()

@@ -33,7 +33,6 @@ from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION, Rules
 from superbpe.transition import competes, resolve_transition
 from tokenizer import UserError, count_pretokens, train_bpe
-from tokenizer.corpus.parallel import parallel_texts
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
 from tokenizer.train.balanced import Balanced, check_balance
@@ -42,8 +41,6 @@ from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, read_counts
 from tokenizer.train.forced import NOT_FORCED, check_forced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tokenizer import Corpus, PretokenCounts, Tokenizer
 
 
@@ -62,7 +59,11 @@ def parser() -> Parser:
         help="TEXT is counts: records with a text (--field) and its count, or saved ones",
     )
     add("--pretokenized", action="store_true", help="with --counts: each text is one pretoken, which no pattern cuts")
-    add("--parallel", metavar="FIELD", help="balance NAME=PATH sources: records with equal values are translations")
+    add(
+        "--parallel",
+        metavar="FIELD",
+        help="balance NAME=PATH sources, in which records with equal values are translations",
+    )
     add(
         "--ratios", nargs="+", type=_ratio, metavar="NAME=R",
         help="balance sources without translations: bytes that each needs for the same content",
@@ -135,7 +136,8 @@ def run(arguments: argparse.Namespace) -> None:
             return count_pretokens(text, pattern, unit=unit, **options)
 
         with reporter.stage("count"):
-            balanced = _balanced(arguments, corpus, count)
+            balance = {"parallel": arguments.parallel, "ratios": dict(arguments.ratios or ()) or None}
+            balanced = Balanced.count(corpus, count, **balance) if any(balance.values()) else None
             counts = balanced.total if balanced else count(corpus)
         weights = "".join(f", {name} ×{weight}" for name, weight in corpus.config.weights.items() if weight != 1)
         reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B{weights}")
@@ -188,29 +190,12 @@ def _check_balance(arguments: argparse.Namespace, corpus: Corpus, rules: Rules |
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UserError(f"--ratios names {repeated[0]} more than once")
     check_balance(
-        corpus.config.sources, parallel=arguments.parallel, ratios=dict(arguments.ratios or ()),
-        min_pretoken_count=arguments.min_pretoken_count,
+        corpus.config.weights, parallel=arguments.parallel, ratios=dict(arguments.ratios or ()),
+        min_pretoken_count=arguments.min_pretoken_count, weighted=rules is not None,
         competing=rules is not None and competes(rules, arguments.transition or TRANSITION[arguments.superbpe]),
     )  # fmt: skip
-    balance = arguments.parallel or arguments.ratios
-    if balance and rules is None and any(weight != 1 for weight in corpus.config.weights.values()):
-        raise UserError(
-            "weights do not change phase 1 of balanced sources, which are compared by themselves; drop them"
-        )
     if arguments.parallel and arguments.counts:
         raise UserError("--parallel needs text, and counts have no documents; use --ratios")
-
-
-def _balanced(arguments: argparse.Namespace, corpus: Corpus, count: Callable[[Any], PretokenCounts]) -> Balanced | None:
-    """The sources that `--parallel` or `--ratios` balances; None without these options."""
-    if not (arguments.parallel or arguments.ratios):
-        return None
-    ratios = dict(arguments.ratios) if arguments.ratios else None
-    # First, because it may find mistakes.
-    translations = parallel_texts(corpus, arguments.parallel) if arguments.parallel else {}
-    sources = {name: count(part) for name, part, _ in corpus.by_source()}
-    parallel = {name: count(text) for name, text in translations.items()} or None
-    return Balanced(sources=sources, parallel=parallel, ratios=ratios)
 
 
 def _balance(balanced: Balanced, plain: Tokenizer, tokenizer: Tokenizer) -> Table:

@@ -84,12 +84,14 @@ class Fertility(Measured):
     Attributes:
         tokenizers: The tokenizers.
         phase1: How their phases 1 differ; empty if they do not.
-        translations_of: The source that the others translate; None if they do not.
+        parallel: Field whose values are equal in translations; None without translations.
+        original: The source that the others translate; None without translations.
     """
 
     tokenizers: Sequence[MeasuredTokenizer]
     phase1: str
-    translations_of: str | None
+    parallel: str | None
+    original: str | None
 
     def write(self, folder: Path) -> None:
         """Write `fertility.html`, `fertility.json`, `fertility.csv` and `fertility.tex`."""
@@ -110,7 +112,7 @@ def measure_fertility(
     *,
     reference: str | None = None,
     training: Mapping[str, Corpus] | None = None,
-    translations_of: str | None = None,
+    parallel: str | None = None,
     alpha: float = ALPHA,
     deployment: Sequence[str] = ("dense-8b",),
     out: Path | None = None,
@@ -125,7 +127,8 @@ def measure_fertility(
         reference: Name of the tokenizer with which the others are compared; None for the first.
         training: Training text of tokenizers, by name, in which measured documents are looked up; without it, they are
             looked up in what the tokenizer itself recorded.
-        translations_of: Source that the others translate, document by document: the premium of each is measured.
+        parallel: Field whose values are equal in translations (`tokenizer.corpus.parallel.parallel_documents`): the
+            premium of each named source of the text is measured, against the first one.
         alpha: Order of the Rényi entropy.
         deployment: The model whose serving is priced: a preset and settings KEY=VALUE.
         out: Folder for the page, `fertility.json` and `fertility.csv`; None to write nothing.
@@ -141,9 +144,7 @@ def measure_fertility(
     if reference not in arms:
         raise UserError(f"reference={reference!r} is not a tokenizer; the names are {', '.join(arms)}")
     with reporter.stage("text"):
-        documents = read(text, reporter.progress)
-        if translations_of is not None:
-            documents.of_source(translations_of)
+        documents = read(text, reporter.progress, parallel=parallel)
         reads = _reads(arms, training or {}, reporter.progress)
         answers = {name: saw(one.tokenizer, documents.hashes, text, read=reads[name]) for name, one in arms.items()}
     with reporter.stage("tokens"):
@@ -158,7 +159,7 @@ def measure_fertility(
             raise UserError(f"{name} gives no token for this text; leave it out")
         own = measures.rows(
             name, tallies[name], documents, tallies[reference], alpha=alpha, deployed=deployed,
-            in_training=None if answer.unknown and not answer.saw else answer.seen, translations_of=translations_of,
+            in_training=None if answer.unknown and not answer.saw else answer.seen,
         )  # fmt: skip
         rows += own
         described.append(_described(name, arm, own, reads[name], answer))
@@ -171,7 +172,8 @@ def measure_fertility(
         rows=rows,
         tokenizers=described,
         phase1=describe_phase1({name: arm.tokenizer for name, arm in arms.items()}),
-        translations_of=translations_of,
+        parallel=parallel,
+        original=next(iter(documents.parallel), None),
     )
     if out is not None:
         found.write(out)

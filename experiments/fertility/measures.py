@@ -107,10 +107,10 @@ class Row:
         digit_boundaries: Share of the numbers of four digits or more that are cut in groups of three from the right,
             and nowhere else (Singh & Strouse 2024, arXiv 2402.14903).
         cut_characters: Characters with a cut between their bytes, per character.
-        premium: Tokens divided by the same tokenizer's tokens of the translation (Petrov et al. 2023, arXiv
-            2305.15425); undefined unless the group is a source of parallel text.
-        gini: Gini coefficient of the cost of the sources (`gini`; Foroutan et al. 2025, arXiv 2508.04796): tokens per
-            document of parallel text, otherwise per byte; None unless the group is all text, with two sources or more.
+        premium: Tokens of parallel text divided by the same tokenizer's tokens of its translation in the first source
+            (Petrov et al. 2023, arXiv 2305.15425); undefined unless the group is a source with such text.
+        gini: Gini coefficient of the cost of the sources (`gini`; Foroutan et al. 2025, arXiv 2508.04796): tokens of
+            parallel text, otherwise per byte; None unless the group is all text, with two sources or more.
         vocabulary: Number of ordinary tokens, without special tokens and unused ids.
         used: Number of these that occur; None unless the group is all text.
         renyi_efficiency: Rényi entropy of the token distribution over log2(vocabulary) (Zouhar et al. 2023); None
@@ -229,7 +229,6 @@ def rows(
     alpha: float = ALPHA,
     deployed: Deployment,
     in_training: NDArray[np.bool_] | None = None,
-    translations_of: str | None = None,
 ) -> list[Row]:
     """Measure a tokenizer on every group.
 
@@ -241,14 +240,12 @@ def rows(
         alpha: Order of the Rényi entropy.
         deployed: The model whose serving is priced.
         in_training: bool[n_documents], whether a document is in its training text; None if that is unknown.
-        translations_of: The source that the others translate, document by document; None if they do not.
 
     Returns:
         A row for each group that has measured documents.
     """
     ordinary = tally.tokenizer.ordinary_ids()
-    original = None if translations_of is None else documents.of_source(translations_of)
-    fairness = gini_of_sources(tally, documents, parallel=original is not None)
+    fairness = gini_of_sources(tally, documents)
     efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(ordinary), 2)) if tally.counts.any() else 0.0
 
     def row(group: Group) -> Row:
@@ -274,9 +271,7 @@ def rows(
             continued_words=split,
             digit_boundaries=cut_share(tally, documents, "numbers", chosen),
             cut_characters=cut_share(tally, documents, "characters", chosen),
-            premium=UNDEFINED
-            if original is None or group.by != SOURCE
-            else ratio(tally.tokens[group.documents].astype(float), tally.tokens[original].astype(float)),
+            premium=premium(tally, documents, group.name) if group.by == SOURCE else UNDEFINED,
             gini=fairness if whole else None,
             vocabulary=len(ordinary),
             used=int(np.count_nonzero(tally.counts[ordinary])) if whole else None,
@@ -301,11 +296,20 @@ def cut_share(tally: Tally, documents: Documents, units: str, chosen: NDArray[np
     return Measure(*(None if end is None else min(max(end, 0.0), 1.0) for end in share))
 
 
-def gini_of_sources(tally: Tally, documents: Documents, *, parallel: bool = False) -> float | None:
-    """Gini coefficient of the sources' cost: tokens per byte, or per document of parallel text; None for one source."""
+def premium(tally: Tally, documents: Documents, source: str) -> Measure:
+    """Tokens of a source's parallel text, per token of its translation in the first source, and the interval."""
+    if source not in documents.parallel:
+        return UNDEFINED
+    original = next(iter(documents.parallel.values()))
+    return ratio(tally.tokens[documents.parallel[source]].astype(float), tally.tokens[original].astype(float))
+
+
+def gini_of_sources(tally: Tally, documents: Documents) -> float | None:
+    """Gini coefficient of the sources' cost: tokens of parallel text, or tokens per byte; None for one source."""
     sources = [group.documents[tally.measured[group.documents]] for group in documents.groups if group.by == SOURCE]
-    sizes = np.ones_like(documents.n_bytes) if parallel else documents.n_bytes
-    costs = [tally.tokens[chosen].sum() / sizes[chosen].sum() for chosen in sources if len(chosen)]
+    costs = [tally.tokens[chosen].sum() / documents.n_bytes[chosen].sum() for chosen in sources if len(chosen)]
+    if documents.parallel:
+        costs = [tally.tokens[chosen].sum() for chosen in documents.parallel.values()]
     return gini(costs) if len(costs) > 1 and any(costs) else None
 
 

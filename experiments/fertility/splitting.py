@@ -97,7 +97,7 @@ class Division:
 def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: Progress | None = None) -> Division:
     """Divide a text, and write the documents to choose by.
 
-    Whole sources are held out if the text names enough of them; otherwise a hash of each document decides. Near
+    Whole sources are held out if a field names enough of them; otherwise a hash of each document decides. Near
     duplicates of training documents are not among the documents to choose by, unless too few others are left.
 
     Args:
@@ -147,12 +147,10 @@ def _record(path: Path) -> dict[str, Any]:
 def _copy(text: Corpus, folder: Path, share: float, progress: Progress | None) -> Corpus | None:
     """Copies of the documents of a text, of which whole sources are held out.
 
-    None if the text does not name enough sources, weights them, or is too large to be copied.
+    None if no field names enough sources, or the text is too large to be copied. Sources that the user names, such as
+    languages, are all trained on.
     """
-    config = text.config
-    if not (config.source_field or config.sources) or any(weight != 1 for weight in config.weights.values()):
-        return None
-    if sum(text.sizes()) > MOST_COPIED:
+    if not text.config.source_field or text.config.sources or sum(text.sizes()) > MOST_COPIED:
         return None
     train, heldout = (folder / name for name in COPIES)
     facts, record = {"text": digest(text.identity()), "share": share}, _record(train)

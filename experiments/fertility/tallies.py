@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import xxhash
 
 from lm.data.survey import survey
 from lm.evaluate.bits_per_byte import sampling_units
 from superbpe.inspection.boundaries import Counts, find_units
 from tokenizer import Batch
-from tokenizer.errors import UserError, counted, listed
+from tokenizer.corpus.parallel import parallel_documents
+from tokenizer.errors import UserError, listed
 from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.progress import Throttle
+from tokenizer.train.balanced import check_balance
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 ALL, KIND, SOURCE, SCRIPT = "all", "kind", "source", "script"
 """How documents are grouped. The kind of text is the part of a source's name before a colon: `code: python`."""
+_NAMING = ("source_field", "kind_field", "kinds")
+"""Settings that give sources other names than those of `Corpus.by_source`."""
 _BATCH_BYTES = 1 << 20
 """Text that is in memory at once, per thread, with its words and its tokens, unless a document is longer."""
 MOST_SOURCES = 50
@@ -53,46 +58,37 @@ class Documents:
         n_words: int64[n_documents], whitespace-separated words.
         groups: All documents, then kinds (if sources name them), sources and scripts; the largest first.
         hashes: uint64[n_documents], equal for documents of equal text.
+        parallel: Of each source, in the order of the text, documents with the texts of its translations, int64[n]; the
+            documents at one place are translations of each other. Empty without translations.
     """
 
     n_bytes: NDArray[np.int64]
     n_words: NDArray[np.int64]
     groups: list[Group]
     hashes: NDArray[np.uint64]
+    parallel: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.n_bytes)
 
-    def of_source(self, name: str) -> NDArray[np.int64]:
-        """Indices of the documents of the source that the other sources translate, document by document.
 
-        Raises:
-            UserError: There is no such source, or another one has another number of documents.
-        """
-        sources = {group.name: group.documents for group in self.groups if group.by == SOURCE}
-        if name not in sources:
-            raise UserError(f"translations_of={name!r} is not a source; the sources are {', '.join(sources)}")
-        n = len(sources[name])
-        for other, documents in sources.items():
-            if len(documents) != n:
-                raise UserError(
-                    f"translations_of={name!r}: {other} has {counted(len(documents), 'document')}, and {name} has "
-                    f"{n:,}; translations have a document for each document, in the same order"
-                )
-        return sources[name]
-
-
-def read(text: Corpus, progress: Progress | None = None, most_sources: int = MOST_SOURCES) -> Documents:
+def read(
+    text: Corpus, progress: Progress | None = None, most_sources: int = MOST_SOURCES, parallel: str | None = None
+) -> Documents:
     """Read the documents of a text.
 
     Args:
         text: The text.
         progress: Called with the bytes read.
         most_sources: Sources to tell apart.
+        parallel: Field whose values are equal in translations; None for no translations.
 
     Raises:
-        UserError: If the text has no documents.
+        UserError: If the text has no documents, or no translations.
     """
+    check_balance(text.config.weights, parallel=parallel)
+    if parallel and (named := next((name for name in _NAMING if getattr(text.config, name)), None)):
+        raise UserError(f"parallel={parallel} compares named sources (NAME=PATH); leave out {named}")
     documents = survey(text, "all", done=Throttle(progress, "bytes read"))
     if not len(documents):
         raise UserError(f"{listed(path for path, _ in text.files)} contains no text")
@@ -107,7 +103,16 @@ def read(text: Corpus, progress: Progress | None = None, most_sources: int = MOS
     every = [Group(ALL, "all text", np.arange(len(documents)))]
     every += groups(KIND, list(kinds), kind) if len(kinds) < len(documents.sources) else []
     every += groups(SOURCE, documents.sources, documents.source) + groups(SCRIPT, documents.scripts, documents.script)
-    return Documents(documents.n_bytes, documents.n_words, every, documents.hashes)
+    translations = parallel_documents(text, parallel, "all") if parallel else {}
+    order = np.argsort(documents.hashes)
+
+    def found(of_source: Iterator[tuple[str, str]]) -> NDArray[np.int64]:
+        pairs = sorted((value, xxhash.xxh3_64_intdigest(text.encode())) for value, text in of_source)
+        hashes = np.array([text_hash for _, text_hash in pairs], np.uint64)
+        return order[np.searchsorted(documents.hashes, hashes, sorter=order)]
+
+    of_sources = {name: found(of_source) for name, of_source in translations.items()}
+    return Documents(documents.n_bytes, documents.n_words, every, documents.hashes, of_sources)
 
 
 def by_text(hashes: NDArray[np.uint64], *columns: NDArray[np.int64]) -> list[NDArray[np.float64]]:

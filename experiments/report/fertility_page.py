@@ -84,7 +84,7 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
         "words": Table(f"What tokens cut. {ABOUT_STRR}", ["tokenizer", *CUTS.values(), "Gini"], words),
         "serving": Table(f"Serving, {report['deployment']['name']}", ["tokenizer", *SERVING.values()], served),
     }
-    if original := report["translations_of"]:
+    if original := report["original"]:
         of_source = {(row["tokenizer"], row["group"]): row for row in report["rows"] if row["by"] == "source"}
         names = _groups(report, "source")
         premiums = [[name, *(with_interval(of_source[arm, name], "premium") for arm in overall)] for name in names]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.cluster import parts as on_cluster
 from experiments.numbers import si
 from experiments.results import Counts
-from tokenizer.corpus.parallel import parallel_texts
+from tokenizer.corpus.parallel import parallel_documents
 from tokenizer.train.balanced import Balanced
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
@@ -60,7 +60,9 @@ def count(context: Context, text: Text, arm: Arm, name: str = "count") -> Artifa
             for place, (_, of_source, _) in enumerate(sources):
                 of_source.save(folder / SOURCE.format(place))
         if arm.bpe.parallel is not None:
-            for place, texts in enumerate(parallel_texts(text.corpus, arm.bpe.parallel).values()):
+            translations = parallel_documents(text.corpus, arm.bpe.parallel, "train")
+            for place, documents in enumerate(translations.values()):
+                texts = (translation for _, translation in documents)
                 count_pretokens(texts, **settings, spill_folder=folder).save(folder / PARALLEL.format(place))
         return Counts(
             corpus=text.hash,

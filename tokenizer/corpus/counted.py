@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.reading import records_of
 from tokenizer.corpus.remote import File
-from tokenizer.corpus.rows import lookup
+from tokenizer.corpus.rows import lookup, text_of
 from tokenizer.documents import check_text
 from tokenizer.errors import DataError, UserError, check_whole, quoted
 
@@ -74,12 +75,12 @@ def is_counts(mapping: Mapping[Any, Any]) -> bool:
 
 def _pairs(file: tuple[File, str], corpus: Corpus) -> Iterator[tuple[str, int]]:
     path, form = file
-    field = corpus.config.field
+    config = corpus.config
     if form == "txt":
-        raise UserError(f"{path} is plain text, not counts; write a table with the columns {field} and {COUNT}")
-    for number, record in enumerate(records_of(file, corpus.config)):
+        raise UserError(f"{path} is plain text, not counts; write a table with the columns {config.field} and {COUNT}")
+    for number, record in enumerate(records_of(file, config)):
         try:
-            text, count = _fields(record, number, field)
+            text, count = _fields(record, number, config)
             if form == "csv" and count.strip().isdecimal() and len(count) < 100:
                 count = int(count)
             yield _checked(text, count)
@@ -87,13 +88,15 @@ def _pairs(file: tuple[File, str], corpus: Corpus) -> Iterator[tuple[str, int]]:
             raise UserError(f"{path}: {error}") from None
 
 
-def _fields(record: Any, number: int, field: str) -> tuple[Any, Any]:
-    remedy = f"counts have the fields {field} (--field) and {COUNT}"
+def _fields(record: Any, number: int, config: CorpusConfig) -> tuple[str | None, Any]:
+    remedy = f"counts have the fields {config.field} (field=NAME) and {COUNT}"
     if isinstance(record, DataError):
         raise record
     if not isinstance(record, dict):
         raise UserError(f"record {number} is not an object but {type(record).__name__}; {remedy}")
-    return lookup(record, field, number, remedy), lookup(record, COUNT, number, remedy)
+    for name in (config.field, COUNT):
+        count = lookup(record, name, number, remedy)
+    return text_of(record, number, config), count
 
 
 def _checked(text: Any, count: Any) -> tuple[str, int]:

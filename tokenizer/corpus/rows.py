@@ -443,6 +443,8 @@ def text_of(record: Any, number: int, config: CorpusConfig) -> str | None:
     text = lookup(record, config.field, number, _SET_FIELD)
     if text is None or text != text:  # pandas has NaN for a missing text
         raise _NoText(f"record {number}: field {config.field!r} is null")
+    if isinstance(text, bytes):  # of a binary column
+        text = text.decode("utf-8", "replace" if config.on_invalid_utf8 == "replace" else "surrogateescape")
     if not isinstance(text, str):
         raise DataError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
     return _valid(text, f"record {number}: not UTF-8 (a malformed byte or a lone surrogate)", config)

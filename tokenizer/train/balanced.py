@@ -8,7 +8,7 @@ distinct pretokens (8,000 tokens, two sources, 7.3 MB), and BPE on their sum 12.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from tokenizer import _native
+from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.parallel import parallel_documents
 from tokenizer.errors import UserError, listed, quoted
 from tokenizer.train.counting import PretokenCounts, mix_counts
 
@@ -57,6 +59,31 @@ class Balanced:
             if counts.n_bytes >= 1 << 63:  # `_length` is exact below
                 raise UserError(f"the counts of the source {name} stand for 2^63 bytes or more; divide them")
         _check_ratios(self.ratios or {})
+
+    @classmethod
+    def count(
+        cls,
+        corpus: Corpus,
+        count: Callable[[Any], PretokenCounts],
+        *,
+        parallel: str | None = None,
+        ratios: Mapping[str, float] | None = None,
+    ) -> Balanced:
+        """Count the named sources of a corpus.
+
+        Args:
+            corpus: the corpus.
+            count: counts the pretokens of a corpus or a text.
+            parallel: field whose values are equal in translations (`tokenizer.corpus.parallel.parallel_documents`).
+            ratios: instead of `parallel`, the ratio of each source.
+
+        Raises:
+            UserError: see `check_balance`; there are no translations, or a source has no text.
+        """
+        translations = {} if parallel is None else parallel_documents(corpus, parallel, "train")
+        counted = {name: count(text for _, text in documents) for name, documents in translations.items()}
+        sources = {name: count(part) for name, part, _ in corpus.by_source()}
+        return cls(sources=sources, parallel=counted or None, ratios=ratios)
 
     @cached_property
     def total(self) -> PretokenCounts:
@@ -111,27 +138,31 @@ class Balanced:
 
 
 def check_balance(
-    sources: Collection[str],
+    weights: Mapping[str, int],
     *,
     parallel: str | None,
-    ratios: Mapping[str, float] | None,
+    ratios: Mapping[str, float] | None = None,
     min_pretoken_count: int = 1,
     competing: bool = False,
+    weighted: bool = False,
     at: str = "",
 ) -> None:
     """Find mistakes of settings that balance sources, before text is read. Without such settings, nothing is checked.
 
     Args:
-        sources: names of the sources.
+        weights: weights of the sources by name.
         parallel: field whose values are equal in translations; None for no such text.
         ratios: ratio of each source; None or empty for no ratios.
         min_pretoken_count: see `train_bpe`.
         competing: whether superwords compete with the merges of phase 1.
+        weighted: whether anything is trained that the weights change.
         at: start of the names of settings in messages.
 
     Raises:
         UserError: the settings contradict each other, or do not suit the sources.
     """
+    if parallel == "":
+        raise UserError(f"{at}parallel= names no field; name the one that is equal in translations, or leave it out")
     if not parallel and not ratios:
         return
     option = f"{at}parallel={parallel}" if parallel else f"{at}ratios={listed(ratios or ())}"
@@ -139,13 +170,17 @@ def check_balance(
         raise UserError(f"{option} balances by translations, and {at}ratios without them; leave one out")
     if min_pretoken_count > 1:
         raise UserError(f"{at}min_pretoken_count={min_pretoken_count} is not for balanced sources; leave it out")
-    if len(sources) < 2:
+    if len(weights) < 2:
         raise UserError(f"{option} needs at least two sources: name them, such as en=en.jsonl and de=de.jsonl")
-    if ratios and ratios.keys() != {*sources}:
-        raise UserError(f"{option}: give a ratio for each of the sources, which are {listed(sources)}")
+    if ratios and ratios.keys() != weights.keys():
+        raise UserError(f"{option}: give a ratio for each of the sources, which are {listed(weights)}")
     _check_ratios(ratios or {})
     if competing:
         raise UserError(f"{option} needs a transition: superwords would compete with merges of small sources")
+    if not weighted and any(weight != 1 for weight in weights.values()):
+        raise UserError(
+            f"{option} compares sources by themselves, so that weights do not change phase 1; drop the weights"
+        )
 
 
 def _check_ratios(ratios: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Unpack
 
@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.seen import KEY, Recorder
 from tokenizer.definition import ALPHABET, LONGEST_TOKEN, Definition, check_special_tokens, longest_token
 from tokenizer.documents import check_text
 from tokenizer.errors import UserError, check_choice, check_strings, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
 from tokenizer.tokenizer import Tokenizer
-from tokenizer.train.balanced import Balanced
+from tokenizer.train.balanced import Balanced, check_balance
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Countable, Counting, PretokenCounts, count_pretokens
 from tokenizer.train.forced import check_forced, forced_merges
 
@@ -41,6 +42,8 @@ def train_bpe(
     max_token_bytes: int | None = None,
     forbid: Sequence[str] = (),
     forced_tokens: Sequence[str] = (),
+    parallel: str | None = None,
+    ratios: Mapping[str, float] | None = None,
     progress: Progress | None = None,
     on_counts: Callable[[npt.NDArray[np.uint64]], object] | None = None,
     **counting: Unpack[Counting],
@@ -55,7 +58,7 @@ def train_bpe(
 
     Args:
         counts: result of `count_pretokens`, or what it takes: a text of any kind, or counts such as `{"word": 5}`; or
-            sources whose costs shall be equal (`tokenizer.train.balanced.Balanced`).
+            counts of sources whose costs shall be equal (`tokenizer.train.balanced.Balanced`).
         vocab_size: 256 bytes + merges + special tokens.
         start: tokenizer to continue from; its merges and special tokens are kept. A tokenizer trained here on the
             same counts becomes the result of a single run to the larger size, with the special tokens moved after the
@@ -75,6 +78,9 @@ def train_bpe(
             characters: parts of characters at its ends are left out.
         forced_tokens: strings that become tokens by the first merges, whatever their counts
             (`tokenizer.train.forced.forced_merges`). Each must lie within one pretoken. Not with `start`.
+        parallel: field whose values are equal in translations, by which the named sources of a corpus are balanced:
+            the next merge is that of the source with the most tokens of them (`tokenizer.train.balanced`).
+        ratios: instead, the bytes that each source needs for the same content.
         progress: called with the number of merges done.
         on_counts: called at the end with the count of each new merge, by rank; for the merges of forced tokens, the
             number of times that they apply.
@@ -99,9 +105,12 @@ def train_bpe(
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
         strings = (*special_tokens, *start.preparation.added_tokens)
         check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
-    balanced = counts if isinstance(counts, Balanced) else None
-    if balanced is not None and min_pretoken_count > 1:
+    if (parallel is not None or ratios or isinstance(counts, Balanced)) and min_pretoken_count > 1:
         raise UserError(f"min_pretoken_count={min_pretoken_count} is not for balanced sources; leave it out")
+    if parallel is not None or ratios:
+        usual = _usual_counting(start, special_tokens)
+        counts, counting = _balanced(counts, usual | dict(counting), parallel, ratios), {}
+    balanced = counts if isinstance(counts, Balanced) else None
     if isinstance(counts, Balanced):
         counts = counts.total
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
@@ -236,6 +245,27 @@ def as_encoded_by(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
+def _usual_counting(start: Tokenizer | None, special_tokens: Sequence[str]) -> dict[str, Any]:
+    """Arguments of `count_pretokens` for a text, unless the user has others."""
+    if start is not None:
+        return as_encoded_by(start)
+    return {"pattern": patterns.FULL_STRENGTH, "special_tokens": special_tokens}
+
+
+def _balanced(
+    corpus: Any, counting: Mapping[str, Any], parallel: str | None, ratios: Mapping[str, float] | None
+) -> Balanced:
+    """Counts of the sources of a corpus, which are balanced; `counting` are arguments of `count_pretokens`."""
+    if not isinstance(corpus, Corpus):
+        option = f"parallel={parallel}" if parallel else f"ratios={quoted(ratios)}"
+        raise UserError(
+            f"{option} balances the named sources of a corpus, not {type(corpus).__name__}: pass "
+            "Corpus(CorpusConfig(sources={NAME: PATH, ...}))"
+        )
+    check_balance(corpus.config.weights, parallel=parallel, ratios=ratios)
+    return Balanced.count(corpus, partial(count_pretokens, **counting), parallel=parallel, ratios=ratios)
+
+
 def _counted(
     counts: PretokenCounts | Countable,
     start: Tokenizer | None,
@@ -245,9 +275,7 @@ def _counted(
 ) -> PretokenCounts:
     """The counts, or those of a text; rejects counts that do not fit `start` and options without effect."""
     if not isinstance(counts, PretokenCounts):
-        usual: dict[str, Any] = {"pattern": patterns.FULL_STRENGTH, "special_tokens": special_tokens}
-        if start is not None:
-            usual = as_encoded_by(start)
+        usual = _usual_counting(start, special_tokens)
         counts = count_pretokens(counts, **usual | dict(options), progress=progress)
     elif options:
         if unknown := options.keys() - Counting.__annotations__.keys():

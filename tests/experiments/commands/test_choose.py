@@ -435,6 +435,12 @@ def test_whole_sources_are_held_out_where_there_are_enough(tmp_path):
     again = divide(text, tmp_path, 0.3)
     assert again.identity == division.identity
     assert set(text.documents("all")) == {*division.corpus.documents("train"), *division.corpus.documents("heldout")}
+    for i in range(12):
+        (tmp_path / f"{i}.jsonl").write_text("\n".join(lines[i::12]), encoding="utf-8")
+    named = divide(
+        Corpus(CorpusConfig(sources={f"{i}": str(tmp_path / f"{i}.jsonl") for i in range(12)})), tmp_path, 0.3
+    )
+    assert not named.identity.by_source  # languages, for example, of which the tokenizer reads each
     words = choice._bakeoff(
         division.corpus,
         Documents(np.ones(1), np.ones(1), [], np.ones(1, np.uint64)),

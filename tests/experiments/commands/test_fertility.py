@@ -151,24 +151,27 @@ def test_published_measures_equal_those_of_the_reference_encoder(made, trained):
 def test_premium_of_translations(trained, tmp_path, mistake, capsys):
     original = texts.prose()[:30]
     translated = [text[: len(text) // 2] + "é" * 40 for text in original]
-    for name, documents in (("en", original), ("fr", translated), ("few", original[:3])):
-        lines = [json.dumps({"text": text[:2000]}) for text in documents]
+    for name, documents in (("en", original), ("fr", translated)):
+        rows = [{"text": text[:2000], "id": i} for i, text in enumerate(documents)]
+        rows.append({"text": f"only in {name}, of which nothing is a translation"})
+        lines = [json.dumps(row) for row in (rows if name == "en" else rows[::-1])]  # the order does not matter
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    (tmp_path / "line.txt").write_text("one line")
     trained["gpt2"].save(tmp_path / "gpt2")
     given = [str(tmp_path / "gpt2"), f"en={tmp_path / 'en.jsonl'}", f"fr={tmp_path / 'fr.jsonl'}"]
-    report = run(tmp_path / "out", *given, "--translations-of", "en")
+    report = run(tmp_path / "out", *given, "--parallel", "id")
     rows = {row["group"]: row for row in report["rows"] if row["by"] == "source"}
     tokens = [sum(len(encode(trained["gpt2"], text[:2000])) for text in texts) for texts in (original, translated)]
     assert (rows["en"]["premium"], rows["fr"]["premium"]) == (1, tokens[1] / tokens[0])
     assert rows["fr"]["premium_low"] < rows["fr"]["premium"] < rows["fr"]["premium_high"]
     assert report["rows"][0]["gini"] == pytest.approx(abs(tokens[1] - tokens[0]) / 2 / sum(tokens))
     assert "Premium of each source, against en" in capsys.readouterr().out
-    said = mistake(
-        "fertility", *given, f"few={tmp_path / 'few.jsonl'}", "--translations-of", "en", "--out", tmp_path / "x"
-    )
-    assert "few has 3 documents, and en has 30" in said
-    said = mistake("fertility", *given, "--translations-of", "de", "--out", tmp_path / "x")
-    assert "--translations-of 'de' is not a source; the sources are en, fr" in said
+    for options, message in (
+        (given[:2], "--parallel id needs at least two sources"),
+        ([*given, f"few={tmp_path / 'line.txt'}"], "(documents: en: 0, fr: 0, few: 1; --separator STRING divides it"),
+        ([*given, "--source-field", "id"], "--parallel id compares named sources (NAME=PATH); leave out source_field"),
+    ):
+        assert message in mistake("fertility", *options, "--parallel", "id", "--out", tmp_path / "x")
 
 
 def test_what_is_not_there_is_not_measured(made, tmp_path, capsys):

@@ -1,9 +1,11 @@
 """Phase 1 as a stage: lists of merges that several vocabularies share."""
 
+import json
 import shutil
 
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import names_by_stage
+from tests.experiments.outputs import names_by_stage, run_until
+from tokenizer import Corpus, CorpusConfig, train_bpe
 
 
 def test_lists_of_merges_are_shared_where_they_suffice(tiny, tmp_path, capsys):
@@ -31,3 +33,33 @@ def test_lists_of_merges_are_shared_where_they_suffice(tiny, tmp_path, capsys):
     # Presets with the same phase 1 share its merges.
     runs, _ = trained("superbpe=runs")
     assert trained("superbpe=runs", "superbpe.max_words=3")[0] == runs
+
+
+def test_a_sweep_over_balance_trains_as_python_does(tiny, tmp_path, capsys):
+    """Cells by translations and without, and an arm of its own ratios."""
+    sources = {}
+    for name, words, more in (("en", "the quick brown fox", 60), ("de", "der schnelle braune Fuchs", 0)):
+        rows = [{"text": f"{words} {i}", "id": i} for i in range(60)] + [{"text": f"{words} again {words}"}] * more
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        sources[name] = str(tmp_path / f"{name}.jsonl")
+    settings = [word for word in tiny if not word.startswith("corpus.paths")] + ["bpe.vocab_size=300"]
+    settings += ["arms=[bpe,ratios]", "arms.ratios.recipe=bpe"]
+    balance = ["bpe.parallel=null,id", "arms.ratios.bpe.parallel=null", "arms.ratios.bpe.ratios={en:1,de:1.5}"]
+
+    def sweep(weight=""):
+        named = [f"corpus.sources.en={sources['en']}{weight}", f"corpus.sources.de={sources['de']}"]
+        return run_until("train_bpe", [*settings, *named, "--multirun", *balance])
+
+    assert sweep() == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines() if line[1:3].strip().isdecimal()] == [
+        ["0", "null"],
+        ["1", "id"],
+    ]
+    corpus = Corpus(CorpusConfig(sources=sources, heldout_fraction=0.1))
+    trained = [train_bpe(corpus, 300, **x) for x in ({}, {"parallel": "id"}, {"ratios": {"en": 1, "de": 1.5}})]
+    names = {f"tokenizer-{tokenizer.sha256[:12]}" for tokenizer in trained}
+    assert len(names) == 3
+    assert names == set(names_by_stage(tmp_path)["tokenizer"])
+    # The weights apply to the first cell; nothing in the second has them.
+    assert sweep(":2") == 2
+    assert "bpe.parallel=id compares sources by themselves, so that weights" in capsys.readouterr().err

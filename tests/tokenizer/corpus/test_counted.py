@@ -116,9 +116,9 @@ def test_mistakes_with_counts_are_named(tmp_path):
     (tmp_path / "words.json").write_text('[{"text": 5, "count": 1}, 7]')
     (tmp_path / "words.txt").write_text("a 5")
     for form, message in {
-        "parquet": r"no field 'text' \(the fields are: word, n\); counts have the fields text \(--field\) and count",
+        "parquet": r"no field 'text' \(the fields are: word, n\); counts have the fields text \(field=NAME\) and count",
         "jsonl": "line 1 is not JSON",
-        "json": "counts are of texts, but 5 is int",
+        "json": "field .text. holds int, not text",
         "txt": "is plain text, not counts",
     }.items():
         with pytest.raises(UserError, match=rf"words\.{form}.*{message}"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from superbpe import train_superbpe
 from tests.properties import examples
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
-from tokenizer.corpus.parallel import parallel_texts
+from tokenizer.corpus.parallel import parallel_documents
 from tokenizer.definition import ALPHABET
 from tokenizer.reference.balanced import train_balanced
 from tokenizer.train.balanced import Balanced
@@ -79,13 +79,15 @@ def languages(tmp_path):
 
 
 def test_sources_are_balanced_by_their_translations(languages):
-    texts = parallel_texts(languages, "id.nr")
-    assert [len(list(of_source())) for of_source in texts.values()] == [20, 20]
+    found = parallel_documents(languages, "id.nr", "train")
+    texts = {name: [text for _, text in documents] for name, documents in found.items()}
+    assert [len(of_source) for of_source in texts.values()] == [20, 20]
     sources = {name: count_pretokens(part, "o200k") for name, part, _ in languages.by_source()}
     balanced = Balanced(
         sources=sources, parallel={name: count_pretokens(text, "o200k") for name, text in texts.items()}
     )
     tokenizer = train_bpe(balanced, 330)
+    assert train_bpe(languages, 330, parallel="id.nr") == tokenizer
     plain = train_bpe(languages, 330)
     assert plain == train_bpe(balanced.total, 330)
     spread = [
@@ -98,6 +100,34 @@ def test_sources_are_balanced_by_their_translations(languages):
     superwords = train_superbpe(tokenizer, languages, vocab_size=330, transition=300, rules="digits")
     assert superwords.ranks()[:43].tolist() == tokenizer.ranks()[:43].tolist()
     assert len(superwords.superword_ids())
+
+
+def test_documents_are_parallel_by_their_values_or_places(tmp_path):
+    rows = {
+        "a.jsonl": [
+            {"text": "one", "id": 1},
+            {"text": "two", "id": 2},
+            {"text": "no", "id": ""},
+            {"text": "", "id": 4},
+        ],
+        "b.jsonl": [{"text": "deux", "id": "2"}, {"text": "un", "id": 1.0}, {"text": "non", "id": ""}],
+    }
+    for name, of_file in rows.items():
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in [*of_file, {"text": "x", "id": True}]))
+    (tmp_path / "a.txt").write_text("one\n\ntwo\n")
+    (tmp_path / "b.txt").write_text("un\nwithout original\ndeux")
+
+    def parallel(ending, **settings):
+        sources = {name: str(tmp_path / f"{name}.{ending}") for name in "ab"}
+        documents = parallel_documents(Corpus(CorpusConfig(sources=sources, **settings)), "id", "all")
+        return [sorted(of_source) for of_source in documents.values()]
+
+    assert parallel("jsonl") == [[("1", "one"), ("2", "two")], [("1", "un"), ("2", "deux")]]
+    found = parallel("txt", separator="\n")
+    assert found == [[("document 1", "one"), ("document 3", "two")], [("document 1", "un"), ("document 3", "deux")]]
+    (tmp_path / "b.txt").write_text("un\ndeux")
+    with pytest.raises(UserError, match=r"equally many documents in the same order \(documents: a: 3, b: 2; sep"):
+        parallel("txt", separator="\n")
 
 
 def test_mistakes_with_balance_are_named(languages):
@@ -115,6 +145,8 @@ def test_mistakes_with_balance_are_named(languages):
         with pytest.raises(UserError, match=message):
             Balanced(**options)
     with pytest.raises(UserError, match=r"no value of the field name is equally often in all sources .*en: 0, ja: 0"):
-        parallel_texts(languages, "name")
+        parallel_documents(languages, "name", "train")
+    with pytest.raises(UserError, match="balances the named sources of a corpus, not list"):
+        train_bpe(["text"], 260, ratios={"en": 1, "de": 1})
     with pytest.raises(UserError, match="but these are counts"):
         train_bpe(Balanced(sources=two, ratios={"en": 1, "de": 1}), 260, pattern="gpt2")
