@@ -49,8 +49,7 @@ class Transformer(nn.Module):
         if config.tie_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
         # As a bias of the head's product, -inf costs nothing; assigning it afterwards would copy the logits.
-        padding = torch.zeros(padded, device="cpu")
-        padding[vocab_size:] = -math.inf
+        padding = torch.zeros(padded).masked_fill_(torch.arange(padded) >= vocab_size, -math.inf)
         self.register_buffer("padding", padding if padded > vocab_size else None, persistent=False)
         self.padding: Tensor | None
 
@@ -148,13 +147,11 @@ class Decoder(nn.Module):
 
     def __init__(self, config: ModelConfig, padded_vocab: int, context_tokens: int) -> None:
         super().__init__()
-        # Without random weights, which `initialize` or a file replaces. `device`, because a plan makes models on the
-        # device `meta`, where such functions import SymPy for two seconds.
-        self.embed_tokens = nn.Embedding.from_pretrained(torch.empty(padded_vocab, config.hidden_size), freeze=False)
+        self.embed_tokens = nn.Embedding(padded_vocab, config.hidden_size)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
-        frequencies = config.rope_theta ** -(torch.arange(0, config.head_dim, 2, device="cpu") / config.head_dim)
-        angles = torch.outer(torch.arange(context_tokens, device="cpu").float(), frequencies).repeat(1, 2)
+        frequencies = config.rope_theta ** -(torch.arange(0, config.head_dim, 2) / config.head_dim)
+        angles = torch.outer(torch.arange(context_tokens).float(), frequencies).repeat(1, 2)
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
         self.cos: Tensor
