@@ -151,7 +151,7 @@ FORBID = st.lists(st.sampled_from(["b", "^a", "a $", "[ab]{3}", "!", r"^\w\w$", 
 FORCED = st.lists(st.text(alphabet="ab é!", min_size=1, max_size=5), max_size=3)
 
 
-@examples(60, 400, corpus=CORPORA, forbid=FORBID, forced=FORCED, tie_break=st.sampled_from(TIE_BREAKS))
+@examples(60, 200, corpus=CORPORA, forbid=FORBID, forced=FORCED, tie_break=st.sampled_from(TIE_BREAKS))
 def test_vetoes_and_forced_tokens_as_in_the_reference(corpus, forbid, forced, tie_break):
     options = {"forbid": forbid, "forced_tokens": forced, "tie_break": tie_break}
     n_merges = len(forced_merges(forced)) + 6
