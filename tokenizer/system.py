@@ -12,7 +12,7 @@ import signal
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,13 +127,3 @@ def n_cores() -> int:
     if sys.platform == "linux":
         cores = len(os.sched_getaffinity(0))
     return cores
-
-
-def restart(command: list[str]) -> NoReturn:
-    """Replace this process by a command. On Windows, which would return to the shell at once, wait for its end."""
-    if sys.platform == "win32":
-        import subprocess
-
-        sys.exit(subprocess.run(command, check=False).returncode)
-    else:
-        os.execv(command[0], command)  # noqa: S606

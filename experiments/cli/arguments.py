@@ -50,8 +50,7 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         name: Name of the command, as in `superbpe NAME`.
-        doc: `superbpe NAME ...: what it does`, for the help: the `__doc__` of its module, which is assigned because
-            `python -OO` strips docstrings.
+        doc: `superbpe NAME ...: what it does`, for the help: the docstring of its module.
         after_stop: State that the command leaves when it is interrupted, for its last line.
         settings: Further arguments of `argparse.ArgumentParser`.
     """

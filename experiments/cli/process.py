@@ -29,17 +29,10 @@ def prepare() -> None:
     Standard streams that the parent process closed are opened on the null device, since otherwise the next file gets
     their number and everything that is printed. Characters that an encoding lacks (cp1252 has no check mark) are
     printed as question marks, by child processes too.
-
-    With `python -OO`, the process starts again without docstrings being stripped, which Altair and transformers parse.
     """
     _handle()
     _add_hang_up()
     _handle()
-    if sys.flags.optimize > 1 and os.environ.get("PYTHONOPTIMIZE") != "1":
-        from tokenizer.system import restart
-
-        os.environ["PYTHONOPTIMIZE"] = "1"
-        restart([sys.executable, *("-O" if word == "-OO" else word for word in sys.orig_argv[1:])])
     atexit.register(_ignore)  # runs last, after threads have been joined
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:

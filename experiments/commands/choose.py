@@ -1,12 +1,12 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe choose TEXT...`: which tokenizer for this text, before any model is trained.
+"""`superbpe choose TEXT...`: which tokenizer for this text, before any model is trained.
 
 Trains a grid of tokenizers on most of the text, counts their tokens on documents that none of them was trained on, and
 prices a model that is served with each. Names at most four finalists and the command that compares them by language
 models on a third part of the text. Writes `choose.html`, a page that opens offline, its numbers as `choose.json` and
 `choose.csv`, and the finalists as folders. NAME=PATH names the source of a text. An interrupted command resumes.
 """
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING

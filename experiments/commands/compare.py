@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe compare RUN...`: compare runs on one page, or a run under other assumptions.
+"""`superbpe compare RUN...`: compare runs on one page, or a run under other assumptions.
 
 RUN is the folder of a run or of a sweep (outputs/…). Nothing is trained.
 
@@ -19,6 +17,8 @@ tokens, compares models that were scored elsewhere: a row for each arm, seed and
 With --perturb, it scores the run's models on held-out text with typing errors, another case, other spaces and more, in
 `robustness.json`.
 """
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe downstream MODEL... --tasks NAMES --out FOLDER`: evaluate models on lm-eval tasks.
+"""`superbpe downstream MODEL... --tasks NAMES --out FOLDER`: evaluate models on lm-eval tasks.
 
 MODEL is an `lm-*` artifact, a folder of artifacts for all models in it, or a model from elsewhere, as for `superbpe
 score`, whose tokenizer is byte-level BPE. `--tasks` names tasks of lm-eval's library,
@@ -13,6 +11,8 @@ between prompt and answer. `gold_bits_per_byte` is the mean over the items of th
 
 `--lm-eval run --model superbpe --model_args path=FOLDER ...` is lm-eval's own command line with our models.
 """
+
+from __future__ import annotations
 
 import argparse
 import logging

@@ -1,9 +1,9 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe encode TOKENIZER TEXT... --to FOLDER`: encode text files into shards.
+"""`superbpe encode TOKENIZER TEXT... --to FOLDER`: encode text files into shards.
 
 Shards are memory-mapped ids, and where each document ends. `--layout` writes the files of another trainer instead.
 """
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe export TOKENIZER OUTPUT --to FORMAT`: write a tokenizer or a trained model in another format.
+"""`superbpe export TOKENIZER OUTPUT --to FORMAT`: write a tokenizer or a trained model in another format.
 
 TOKENIZER and OUTPUT are files or folders as in the table of `tokenizer.formats`. Nothing is written unless the result
 gives the same ids. If TOKENIZER is a model (`artifacts/lm-...`), OUTPUT is a folder for `AutoModelForCausalLM` and
@@ -10,6 +8,8 @@ Its tokenizer is found among the same artifacts. The export is compared with the
 Chat templates, other settings of `transformers` and generation_config.json are carried over to `hf` and `superbpe`. The
 line `left:` names what is not carried over, such as Python files.
 """
+
+from __future__ import annotations
 
 import argparse
 import itertools

@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe extend TOKENIZER TEXT... --vocab-size N --to FOLDER`: continue training to a larger vocabulary.
+"""`superbpe extend TOKENIZER TEXT... --vocab-size N --to FOLDER`: continue training to a larger vocabulary.
 
 `--multiple-of N` rounds the size up by training more merges.
 
@@ -12,6 +10,8 @@ them (`--transition`), and replaces superwords. In imported tokenizers, superwor
 
 Chat templates and other settings of `transformers` are kept; the line `left:` names the rest of the folder.
 """
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING

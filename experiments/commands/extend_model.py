@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe extend-model MODEL TOKENIZER OUT`: extend a model to a tokenizer with more tokens.
+"""`superbpe extend-model MODEL TOKENIZER OUT`: extend a model to a tokenizer with more tokens.
 
 MODEL is a causal language model saved by `transformers`, with its tokenizer (or use `--old-tokenizer`). TOKENIZER is
 the same tokenizer with more tokens and unchanged old ids, as made by `superbpe extend --keep-ids`. Each new token gets
@@ -12,6 +10,8 @@ bit.
 Chat templates, generation_config.json and other settings of both folders are kept. Where both have a setting,
 TOKENIZER's is kept, but MODEL's generation_config.json. The line `left:` names the rest, such as Python files.
 """
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING

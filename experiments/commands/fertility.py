@@ -1,11 +1,11 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe fertility TOKENIZER... TEXT...`: count and compare the tokens that tokenizers need for a text.
+"""`superbpe fertility TOKENIZER... TEXT...`: count and compare the tokens that tokenizers need for a text.
 
 TOKENIZER is a folder, a file in any known format, or a repository of the Hugging Face Hub; TEXT a file that ends in
 .txt, .jsonl, .csv or .parquet, also compressed. Both may be named: NAME=PATH. Writes `fertility.html`, a page that
 opens offline, its numbers as `fertility.json` and `fertility.csv`, and its tables for a paper as `fertility.tex`.
 """
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING

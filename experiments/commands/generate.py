@@ -1,11 +1,11 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe generate MODEL... --prompt "The history of"`: samples of several models side by side.
+"""`superbpe generate MODEL... --prompt "The history of"`: samples of several models side by side.
 
 MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. Every model continues the same prompts with
 the same settings and seed. Token healing applies to prompts that end inside a token: the last tokens of the prompt are
 resampled among all tokens that start with its bytes.
 """
+
+from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING

@@ -1,12 +1,12 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe inspect TOKENIZER [--against OTHER] [--text FILE...]`: a page about a vocabulary.
+"""`superbpe inspect TOKENIZER [--against OTHER] [--text FILE...]`: a page about a vocabulary.
 
 Writes into the folder `--out`: `vocabulary.html`, a page that opens offline (search over all tokens, merge trees and
 contexts, live segmentation of any text); its numbers as `vocabulary.json`; and `tokens-LABEL.parquet`, a table of all
 tokens. With `--history` also `merges-LABEL.parquet`, one row per merge with its effect on the text, and bytes per token
 at that size of the vocabulary.
 """
+
+from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path

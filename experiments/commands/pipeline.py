@@ -1,10 +1,10 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe pipeline KEY=VALUE...`: stages of an experiment, from text to report, or `--until` one of them.
+"""`superbpe pipeline KEY=VALUE...`: stages of an experiment, from text to report, or `--until` one of them.
 
 Trains the tokenizers of all arms on a corpus and language models for each, compares them by loss per byte, and writes a
 report. Stages whose results exist are skipped, so after an interruption the same command resumes.
 """
+
+from __future__ import annotations
 
 import logging
 import math

@@ -1,9 +1,9 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe push TOKENIZER REPOSITORY`: upload a tokenizer to the Hugging Face Hub.
+"""`superbpe push TOKENIZER REPOSITORY`: upload a tokenizer to the Hugging Face Hub.
 
 Its card has the training text, the sizes, the rules, and how to load it.
 """
+
+from __future__ import annotations
 
 import re
 from contextlib import nullcontext

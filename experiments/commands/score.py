@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe score [ARM=]MODEL... TEXT...`: compare language models from anywhere on a text.
+"""`superbpe score [ARM=]MODEL... TEXT...`: compare language models from anywhere on a text.
 
 MODEL is a folder or a repository (`ORG/NAME@REVISION`) with a causal language model of `transformers` in safetensors or
 an adapter of PEFT, or a model of the pipeline (`lm-*`). Repeating ARM gives its seeds. The first arm is the reference.
@@ -11,6 +9,8 @@ Every token is scored once, in contexts of equal bytes, in bits per byte of the 
 trained on it: use text that none of them has seen. Writes `comparison.html`, `comparison.json` and `differences.csv`.
 The scores of each model are kept in `artifacts/`, so the same command resumes.
 """
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,11 +1,11 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe status [artifacts=FOLDER]`: artifacts with origin and cost; `--clean` removes unneeded ones.
+"""`superbpe status [artifacts=FOLDER]`: artifacts with origin and cost; `--clean` removes unneeded ones.
 
 An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists; an unfinished
 stage, if an unfinished run still has its folder. To clean up, delete the folders of old runs and reports, check the
 list of `--clean`, and add `--yes`.
 """
+
+from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path

@@ -1,6 +1,6 @@
-from __future__ import annotations
+"""`superbpe train TEXT... --vocab-size N --to FOLDER`: train a BPE or SuperBPE tokenizer on text files."""
 
-__doc__ = """`superbpe train TEXT... --vocab-size N --to FOLDER`: train a BPE or SuperBPE tokenizer on text files."""
+from __future__ import annotations
 
 import argparse
 from functools import partial

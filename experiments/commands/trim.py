@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-__doc__ = """`superbpe trim TOKENIZER TEXT... --to FOLDER`: remove the tokens that a text does not need.
+"""`superbpe trim TOKENIZER TEXT... --to FOLDER`: remove the tokens that a text does not need.
 
 By default, tokens that TEXT does not contain are removed, and TEXT is encoded as before. `--vocab-size` and
 `--least-count` remove more: the token with the fewest occurrences first, if it is part of no other token. Bytes,
@@ -11,6 +9,8 @@ With `--model`, a causal language model of `transformers` loses the same rows, a
 other rows are copied bit for bit. Chat templates, generation_config.json and other settings are kept, with new ids; the
 line `left:` names the rest of the folder.
 """
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -108,17 +108,6 @@ def test_a_run_whose_reader_has_ended_is_interrupted(redirected, tiny, tmp_path,
     assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
 
 
-@pytest.mark.slow
-def test_stripped_docstrings_do_not_matter(script, tmp_path):
-    for words, optimized, level in (("inspect", ["-OO"], ""), ("pipeline", [], "2")):
-        command = [sys.executable, *optimized, str(script), words, "--help"]
-        ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONOPTIMIZE": level})
-        assert ran.returncode == 0, ran.stderr
-    code = "import sys; from experiments.cli.main import run; sys.exit(run(['train', '--help']))"
-    ran = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
-    assert "BPE or SuperBPE tokenizer on text files" in " ".join(ran.stdout.split()), ran.stderr
-
-
 @pytest.mark.parametrize(
     "words",
     [
