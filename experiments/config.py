@@ -96,7 +96,7 @@ class BpeConfig:
 
     @property
     def separate_counts(self) -> dict[str, Any]:
-        """What is counted of each source for balance; empty without balance."""
+        """The settings of balance that decide which counts are made of each source; empty without balance."""
         return {"parallel": self.parallel} if self.parallel or self.ratios else {}
 
 

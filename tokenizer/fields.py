@@ -73,7 +73,7 @@ def declare(default: Any = dataclasses.MISSING, *, factory: Callable[[], Any] | 
 
 
 def limits_of(field: dataclasses.Field[Any]) -> Limits:
-    """What `declare` says about a field."""
+    """The declaration (`declare`) of a field."""
     return typing.cast("Limits", field.metadata.get(_LIMITS, Limits()))
 
 

@@ -38,7 +38,7 @@ TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json"
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 STANDARD_INPUT = "-"
 _FOLDER = ("--to", "--out", "--output", "--output-dir")
-"""What people call the option for the folder of the results; a command has one of the first two."""
+"""Names that people use for the option of the results' folder; a command has one of the first two."""
 TEXT = (
     "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet; s3://, gs://, hf://datasets/, https://; "
     "- for the standard input"

@@ -33,7 +33,7 @@ _STOPPED = {
     HungUp: ("hung up", HANG_UP),
     PipeClosed: ("the output is closed", PIPE_CLOSED),
 }
-"""What is printed after a stop, and the signal that ends other programs then."""
+"""The words printed after a stop, and the signal that ends other programs then."""
 
 
 class LogRecord(logging.LogRecord):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n"}
-"""What is printed after a signal; `_add_hang_up` adds one."""
+"""The line printed after a signal; `_add_hang_up` adds one."""
 
 
 def prepare() -> None:

@@ -100,7 +100,7 @@ def count(context: Context, text: Text, arm: Arm, name: str = "count") -> Artifa
 
 
 def counted(counts: Artifact[Counts], bpe: BpeConfig) -> PretokenCounts | Balanced:
-    """What phase 1 is trained on: the counts of all text, or of the sources that are balanced."""
+    """Input of phase 1: the counts of all text, or of the sources that are balanced."""
     if not bpe.separate_counts:
         return PretokenCounts.load(counts.path / COUNTS)
 

@@ -28,7 +28,7 @@ LOGITS = 2**25
 
 
 class ScorableModel(ABC):
-    """What an evaluation needs of a language model; a GPU only queues the work.
+    """The part of a language model that an evaluation needs; a GPU only queues the work.
 
     Attributes:
         tokenizer_sha256: Hash of its tokenizer.

@@ -169,7 +169,7 @@ class Answer(NamedTuple):
 
     @property
     def saw(self) -> str:
-        """What training saw, such as "3 of the 100 documents"; empty if nothing was found."""
+        """The part that training saw, such as "3 of the 100 documents"; empty if nothing was found."""
         if self.files:
             return f"{listed(self.files)}, which it read in another way"
         return f"{self.seen.sum():,} of the {self.looked_up:,} documents" if self.seen.any() else ""
@@ -228,7 +228,7 @@ def _files_of(trained: Sequence[Mapping[str, Any]], corpus: Corpus) -> list[str]
 
 
 def _documents(corpus: Corpus) -> list[str]:
-    """What the documents of a corpus are."""
+    """The units that are the documents of a corpus."""
     cut = "whole files" if corpus.config.separator is None else f"text between {corpus.config.separator!r}"
     files = [*corpus.files, *corpus.heldout_files]
     return sorted({cut if form == "txt" else "records" for _, form in files}) or ["records"]

@@ -218,7 +218,7 @@ def pre_tokenizer(cut: Pattern, as_read: dict[str, Any] | None = None) -> dict[s
 
 
 def newest_readers(tokenizer: Described) -> str | None:
-    """What `tokenizers` 1.0, which has no regex engine and newer tables, makes of a tokenizer.json; None if our ids."""
+    """The difference that `tokenizers` 1.0 makes, which has no regex engine and newer tables; None if our ids."""
     pre = hf_json(tokenizer)["pre_tokenizer"]
     parts = [part for part in cuts.flat(pre, "pretokenizers") if part and part["type"] != "Digits"]
     if any(part["type"] == "Split" and part["pattern"].get("Regex") not in _KNOWN for part in parts):

@@ -197,7 +197,7 @@ def phase1_memory(counts: PretokenCounts) -> int:
 
 
 def _too_large(counts: PretokenCounts, least: int) -> str:
-    """What to say about more pretokens than the merge loop can hold."""
+    """Message about more pretokens than the merge loop can hold."""
     enough, fewer = least, counts
     while len(fewer.data) + fewer.n_distinct >= MOST_CELLS:
         enough *= 2

@@ -31,7 +31,7 @@ fn compile(regexes: &[String]) -> Result<Regex, Box<BuildError>> {
     Regex::builder().configure(config).build_many(regexes).map_err(Box::new)
 }
 
-/// What is wrong with the first regex that cannot be used by itself.
+/// The fault of the first regex that cannot be used by itself.
 fn first_mistake(regexes: &[String]) -> Option<String> {
     regexes.iter().find_map(|regex| {
         let named = format!("the regex {} of forbid", quoted(regex));
