@@ -111,7 +111,7 @@ class Row:
             2305.15425); undefined unless the group is a source of parallel text.
         gini: Gini coefficient of the cost of the sources (`gini`; Foroutan et al. 2025, arXiv 2508.04796): tokens per
             document of parallel text, otherwise per byte; None unless the group is all text, with two sources or more.
-        vocabulary: Number of ordinary tokens, without special tokens and unused ids.
+        vocabulary: Number of tokens of text (`TokenizerLike.text_ids`).
         used: Number of these that occur; None unless the group is all text.
         renyi_efficiency: Rényi entropy of the token distribution over log2(vocabulary) (Zouhar et al. 2023); None
             unless the group is all text.
@@ -246,10 +246,10 @@ def rows(
     Returns:
         A row for each group that has measured documents.
     """
-    ordinary = tally.tokenizer.ordinary_ids()
+    text_ids = tally.tokenizer.text_ids()
     original = None if translations_of is None else documents.of_source(translations_of)
     fairness = gini_of_sources(tally, documents, parallel=original is not None)
-    efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(ordinary), 2)) if tally.counts.any() else 0.0
+    efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(text_ids), 2)) if tally.counts.any() else 0.0
 
     def row(group: Group) -> Row:
         chosen, whole = group.documents[tally.measured[group.documents]], group.by == ALL
@@ -278,8 +278,8 @@ def rows(
             if original is None or group.by != SOURCE
             else ratio(tally.tokens[group.documents].astype(float), tally.tokens[original].astype(float)),
             gini=fairness if whole else None,
-            vocabulary=len(ordinary),
-            used=int(np.count_nonzero(tally.counts[ordinary])) if whole else None,
+            vocabulary=len(text_ids),
+            used=int(np.count_nonzero(tally.counts[text_ids])) if whole else None,
             renyi_efficiency=efficiency if whole else None,
             changed_documents=int(np.count_nonzero(tally.changed[chosen])),
             lost_bytes=int(tally.lost[chosen].sum()),
