@@ -55,7 +55,7 @@ def n_words(token: bytes) -> int:
 
 def is_text(token: bytes) -> bool:
     """Whether a token is valid UTF-8, without parts of characters."""
-    return token.decode(errors="ignore").encode() == token
+    return token.isascii() or token.decode(errors="ignore").encode() == token
 
 
 class TokenizerLike(ABC):
