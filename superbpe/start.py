@@ -194,7 +194,7 @@ def _keeping_ids(tokenizer: Tokenizer, rules: Rules, vocab_size: int) -> Start:
         )
     if tokenizer.ignore_merges:
         _check_whole_pretokens(tokenizer, rules)
-    merges = _applied(tokenizer)
+    merges = tokenizer.definition.applied_merges()
     ids, ranks = _ranked(tokenizer, merges)
     unmade = {tokenizer.vocab[i]: i for i in np.setdiff1d(tokenizer.ordinary_ids(), ids).tolist()}
     base = replace(
@@ -206,20 +206,6 @@ def _keeping_ids(tokenizer: Tokenizer, rules: Rules, vocab_size: int) -> Start:
     )
     n_merges = len(ranks) + vocab_size - base.vocab_size
     return Start(Tokenizer(base, tokenizer.provenance), rules, ranks, ids, n_merges, competing=False, keeps_ids=True)
-
-
-def _applied(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
-    """The merges that can apply, by rank, int64 [n, 3].
-
-    If a token has several derivations, only one ever applies. A merge of a token that is never produced cannot apply.
-    """
-    merges = tokenizer.merge_ids[tokenizer.definition.encoder.live_merges()].astype(np.int64)
-    while True:
-        products = np.concatenate([tokenizer.byte_ids, merges[:, 2]])
-        apply = np.isin(merges[:, :2], products).all(axis=1)
-        if apply.all():
-            return merges
-        merges = merges[apply]
 
 
 def _ranked(tokenizer: Tokenizer, merges: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

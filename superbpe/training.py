@@ -14,7 +14,6 @@ from superbpe.rules import PRESETS, Rules
 from superbpe.search import Found, Search
 from superbpe.sources import opened
 from superbpe.start import Start, resolve_start
-from tokenizer import patterns
 from tokenizer.corpus.seen import KEY, Recorder
 from tokenizer.corpus.sources import Source
 from tokenizer.corpus.texts import Text
@@ -118,7 +117,11 @@ def train_superbpe(
         on_counts(result.superwords.counts)
     about = {"from": tokenizer.sha256, **_about(start, result)}
     provenance = start.tokenizer.provenance | {"phase2": about, KEY: recorder.read()}
-    return start.result(result.n_kept, result.superwords, provenance)
+    trained = start.result(result.n_kept, result.superwords, provenance)
+    phase1 = [*trained.merge_ids[: trained.n_phase1_merges, 2].tolist(), *trained.unmerged.values()]
+    n_unreachable = len(np.intersect1d(phase1, trained.unreachable_ids()))
+    trained.provenance["phase2"]["unreachable_phase1_tokens"] = n_unreachable
+    return trained
 
 
 def _about(start: Start, result: Found) -> dict[str, Any]:
@@ -130,14 +133,4 @@ def _about(start: Start, result: Found) -> dict[str, Any]:
         **result.about,
         "ran_out_of_pairs": result.n_kept + n_superwords < start.n_merges,
         "last_count": int(result.superwords.counts[-1]) if n_superwords else None,
-        "unreachable_phase1_tokens": len(start.tokenizer.unmerged) + _unreachable(start),
     }
-
-
-def _unreachable(start: Start) -> int:
-    """Number of phase-1 tokens that encoding never produces, because their own text is cut first."""
-    if start.rules.phase1_fence == "kept":
-        return 0
-    tokens = [start.tokenizer.vocab[i] for i in start.ids[256:].tolist()]
-    # Parts of characters are left out: which character they are part of is unknown.
-    return int(patterns.is_cut(tokens, patterns.resolve(start.rules.fence), errors="ignore").sum())

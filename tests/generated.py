@@ -1,11 +1,13 @@
 """Tokenizers out of merges that no training gave, and what must give the same ids for them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 
 from tokenizer import Tokenizer, UserError, formats, patterns, reference
 from tokenizer.definition import ALPHABET, Definition
+from tokenizer.special import Preparation
 
 ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "spans_superwords", "unfenced"]
 TWO_PASS = ["two_pass", "two_pass_unfenced"]
@@ -75,6 +77,34 @@ def arbitrary(rng):
         fence=patterns.resolve(fence) if fence else None,
         mode=rng.choice(["one-pass", "two-pass"]) if fence else "one-pass",
         special_tokens={"<s>": int(ids[-1])},
+    )
+
+
+def several_derivations(rng):
+    """Any tokenizer; tokens may also have other merges, or none, or be found in text as added tokens."""
+    base = arbitrary(rng).definition
+    vocab, merges = base.vocab, base.merge_ids.tolist()
+    ids = {vocab[i]: i for i in base.ordinary_ids().tolist()}
+    for left, right in [(token[:cut], token[cut:]) for token in ids for cut in range(1, len(token))]:
+        if rng.random() < 0.5 and left in ids and right in ids:
+            merges.insert(rng.randint(0, len(merges)), [ids[left], ids[right], ids[left + right]])
+    ignore = base.mode == "one-pass" and rng.random() < 0.5
+    alone = [bytes(rng.choices(b"ab .1", k=rng.randint(2, 4))) for _ in range(5 * ignore)]
+    unmerged = {token: len(vocab) + 2 + i for i, token in enumerate(dict.fromkeys(alone)) if token not in ids}
+    tokens = {"[x]": len(vocab)} if rng.random() < 0.3 else {}
+    whole = [token.decode() for token in ids if len(token) > 1 and token.isascii()]
+    if whole and rng.random() < 0.3:
+        found = rng.choice(whole)
+        tokens[found] = ids[found.encode()]
+    return Tokenizer(
+        replace(
+            base,
+            merge_ids=np.array(merges, np.int64).reshape(-1, 3),
+            n_phase1_merges=rng.randint(0, len(merges)) if base.fence else len(merges),
+            ignore_merges=ignore,
+            unmerged=unmerged,
+            preparation=Preparation(added_tokens=tokens),
+        )
     )
 
 

@@ -312,6 +312,14 @@ class Definition:
         preparation = replace(self.preparation, added_tokens=added)
         return replace(self, special_tokens=ids, unmerged=unmerged, preparation=preparation)
 
+    def applied_merges(self) -> npt.NDArray[np.int64]:
+        """The merges that can apply, by rank, [n, 3]: of a one-pass tokenizer, those whose product its bytes merge to.
+
+        If a token has several derivations, only one ever applies.
+        """
+        live = self.merge_ids[self.encoder.live_merges()].astype(np.int64)
+        return live[self.encoder.tokens_in_tokens()[live[:, 2]] == 1]
+
     def merges_with(self, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]:
         """`merge_ids` followed by new merges of [k, 2] ids. The new tokens get the ids after the highest one."""
         new = _rows(pairs, "new merges are pairs of ids")

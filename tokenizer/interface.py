@@ -53,6 +53,11 @@ def n_words(token: bytes) -> int:
     return len(token.decode(errors="replace").split())
 
 
+def is_text(token: bytes) -> bool:
+    """Whether a token is valid UTF-8, without parts of characters."""
+    return token.isascii() or token.decode(errors="ignore").encode() == token
+
+
 class TokenizerLike(ABC):
     """A tokenizer that models can be trained with: `Tokenizer`, or `tokenizer.external.tokenizer.ExternalTokenizer`.
 
@@ -97,7 +102,11 @@ class TokenizerLike(ABC):
         """Ids of all tokens except special tokens and unused ids."""
 
     def text_ids(self) -> npt.NDArray[np.int64]:
-        """Ids that a text can become: those of ordinary tokens, and of added tokens that are text."""
+        """Ids of the tokens of text: of ordinary tokens, and of added tokens that are found in any text.
+
+        Text becomes no other id, because only callers write special tokens. Exceptions are `unknown_id`, and special
+        strings that other software finds in text. Some of these ids may never occur (`Tokenizer.unreachable_ids`).
+        """
         return self.ordinary_ids()
 
     def superword_ids(self) -> npt.NDArray[np.int64]:

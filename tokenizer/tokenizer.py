@@ -15,14 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, documents, patterns
-from tokenizer.definition import Definition, Stored, printable
+from tokenizer.definition import NOT_IN_UTF8, Definition, Stored, printable
 from tokenizer.documents import Texts
 from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.formats.files import read
 from tokenizer.formats.folder import content, dumps, identity, load, loads, save
-from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
+from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, is_text, n_words
 from tokenizer.progress import thread_count
 from tokenizer.special import Allowed, Disallowed, SpecialSets
+
+AROUND = [(before, after) for before in ("", "a", " ", "1", ".", "\n") for after in ("", "a", " ", "1", ".", "\n")]
+"""Contexts tried to determine whether a token is reachable: patterns depend on the surrounding text."""
 
 MAX_PENDING_BYTES = 1 << 24
 """Default limit of the text that `encode_iter` buffers: encoding it takes up to about 30 times as much memory."""
@@ -113,8 +116,28 @@ class Tokenizer(TokenizerLike):
         return self.definition.ordinary_ids()
 
     def text_ids(self) -> npt.NDArray[np.int64]:
-        """Ids that a text can become: those of ordinary tokens, and of added tokens that are text."""
+        """Ids of the tokens of text, sorted: see `TokenizerLike.text_ids`."""
         return np.union1d(self.ordinary_ids(), [*self.preparation.added_tokens.values()]).astype(np.int64)
+
+    def unreachable_ids(self) -> npt.NDArray[np.int64]:
+        """Those of `text_ids` that no text becomes, as far as that is known, sorted.
+
+        A token that is text is encoded alone and between other characters (`AROUND`). A token with part of a character
+        is not text by itself: it is unreachable if its bytes do not merge to it, or if UTF-8 never uses one of them.
+        A pattern with a wide look-around may still produce one of these tokens: a token that occurs in a text is
+        reachable.
+        """
+        ids, vocab = self.text_ids(), self.vocab
+        whole = np.fromiter((is_text(vocab[i]) for i in ids.tolist()), dtype=np.bool_, count=len(ids))
+        texts, parts = ids[whole], ids[~whole]
+        for before, after in AROUND:
+            found, _ = self.encode_batch([before + vocab[i].decode() + after for i in texts.tolist()])
+            texts = np.setdiff1d(texts, found)
+        merged = self.definition.encoder.tokens_in_tokens() == 1
+        if self.mode == "two-pass":  # the pattern may cut such a token before it is merged
+            merged[self.merge_ids[self.n_phase1_merges :, 2]] = True
+        parts = [i for i in parts.tolist() if not merged[i] or not NOT_IN_UTF8.isdisjoint(vocab[i])]
+        return np.union1d(texts, parts).astype(np.int64)
 
     @property
     def changes_text(self) -> bool:

@@ -107,11 +107,9 @@ class Row:
         digit_boundaries: Share of the numbers of four digits or more that are cut in groups of three from the right,
             and nowhere else (Singh & Strouse 2024, arXiv 2402.14903).
         cut_characters: Characters with a cut between their bytes, per character.
-        premium: Tokens of parallel text divided by the same tokenizer's tokens of its translation in the first source
-            (Petrov et al. 2023, arXiv 2305.15425); undefined unless the group is a source with such text.
-        gini: Gini coefficient of the cost of the sources (`gini`; Foroutan et al. 2025, arXiv 2508.04796): tokens of
-            parallel text, otherwise per byte; None unless the group is all text, with two sources or more.
-        vocabulary: Number of ordinary tokens, without special tokens and unused ids.
+    text_ids = tally.tokenizer.text_ids()
+    fairness = gini_of_sources(tally, documents)
+    efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(text_ids), 2)) if tally.counts.any() else 0.0
         used: Number of these that occur; None unless the group is all text.
         renyi_efficiency: Rényi entropy of the token distribution over log2(vocabulary) (Zouhar et al. 2023); None
             unless the group is all text.
@@ -244,9 +242,9 @@ def rows(
     Returns:
         A row for each group that has measured documents.
     """
-    ordinary = tally.tokenizer.ordinary_ids()
+    text_ids = tally.tokenizer.text_ids()
     fairness = gini_of_sources(tally, documents)
-    efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(ordinary), 2)) if tally.counts.any() else 0.0
+    efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(text_ids), 2)) if tally.counts.any() else 0.0
 
     def row(group: Group) -> Row:
         chosen, whole = group.documents[tally.measured[group.documents]], group.by == ALL
@@ -273,8 +271,8 @@ def rows(
             cut_characters=cut_share(tally, documents, "characters", chosen),
             premium=premium(tally, documents, group.name) if group.by == SOURCE else UNDEFINED,
             gini=fairness if whole else None,
-            vocabulary=len(ordinary),
-            used=int(np.count_nonzero(tally.counts[ordinary])) if whole else None,
+            vocabulary=len(text_ids),
+            used=int(np.count_nonzero(tally.counts[text_ids])) if whole else None,
             renyi_efficiency=efficiency if whole else None,
             changed_documents=int(np.count_nonzero(tally.changed[chosen])),
             lost_bytes=int(tally.lost[chosen].sum()),

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import regex
 
 from tokenizer import patterns
-from tokenizer.definition import NOT_IN_UTF8
-from tokenizer.interface import n_words
+from tokenizer.interface import is_text, n_words
 
 if TYPE_CHECKING:
     from tokenizer.interface import TokenizerLike
@@ -77,9 +76,6 @@ Mask = npt.NDArray[np.bool_]
 YARDSTICK = "superbpe"
 """Pattern for tokenizers whose own pattern does not separate words: stage 1 of the released SuperBPE."""
 
-AROUND = [(before, after) for before in ("", "a", " ", "1", ".", "\n") for after in ("", "a", " ", "1", ".", "\n")]
-"""Contexts tried to determine whether a token is reachable: fences depend on the surrounding text."""
-
 _LETTER = regex.compile(r"\p{L}")
 
 
@@ -100,9 +96,7 @@ class Tokens:
         partial: tokens that contain part of a UTF-8 character.
         special: special tokens.
         unused: ids without a token.
-        unreachable: tokens that their own text does not encode to, neither alone nor between other characters
-            (`AROUND`); tokens whose bytes do not merge to them; and tokens with a byte that UTF-8 never uses. A pattern
-            with a wide look-around may still produce one of them: a token that occurs in a text is reachable.
+        unreachable: tokens that no text becomes, as far as that is known (`Tokenizer.unreachable_ids`).
         pretokens: the pattern that cuts pretokens.
     """
 
@@ -139,7 +133,7 @@ def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
     special = _mask(size, tokenizer.special_tokens.values())
     n_bytes = np.fromiter(map(len, vocab), dtype=np.int64, count=size)
     unused = n_bytes == 0
-    partial = np.fromiter((_is_partial(token) for token in vocab), dtype=np.bool_, count=size) & ~special
+    partial = np.fromiter((not is_text(token) for token in vocab), dtype=np.bool_, count=size) & ~special
     products, first = np.unique(tokenizer.merge_ids[:, 2], return_index=True)
     rank = np.full(size, -1, dtype=np.int64)
     rank[products] = first
@@ -172,7 +166,7 @@ def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
         partial=partial,
         special=special,
         unused=unused,
-        unreachable=_unreachable(tokenizer, partial, special | unused),
+        unreachable=_mask(size, tokenizer.unreachable_ids()),
         pretokens=pretokens or pattern,
     )
 
@@ -190,31 +184,10 @@ def near_duplicates(tokens: Tokens) -> list[list[int]]:
 
 
 def missing(tokenizer: Tokenizer, tokens: Tokens, other: Tokenizer) -> Mask:
-    """Mask of ordinary tokens without an ordinary token of the same bytes in the other tokenizer."""
-    theirs = {other.vocab[i] for i in other.ordinary_ids().tolist()}
+    """Mask of the tokens of text without one of the same bytes in the other tokenizer."""
+    theirs = {other.vocab[i] for i in other.text_ids().tolist()}
     lacks = np.fromiter((token not in theirs for token in tokenizer.vocab), np.bool_, count=tokenizer.vocab_size)
     return lacks & tokens.ordinary
-
-
-def _unreachable(tokenizer: Tokenizer, partial: Mask, no_text: Mask) -> Mask:
-    vocab = tokenizer.vocab
-    unreachable = np.zeros(len(vocab), dtype=np.bool_)
-    whole = np.flatnonzero(~(partial | no_text))
-    ids, offsets = tokenizer.encode_batch([vocab[i].decode() for i in whole.tolist()])
-    first = ids[offsets[:-1]]
-    unreachable[whole] = (np.diff(offsets) != 1) | (first != whole)
-    for before, after in AROUND:
-        failing = np.flatnonzero(unreachable).tolist()
-        ids, _ = tokenizer.encode_batch([before + vocab[i].decode() + after for i in failing])
-        unreachable[ids] = False  # any token that occurs in a text is reachable
-    parts = np.flatnonzero(partial)  # not valid text by themselves: only their merges can be tried
-    never = np.array([not NOT_IN_UTF8.isdisjoint(vocab[i]) for i in parts.tolist()], dtype=np.bool_)
-    unreachable[parts] = never | (tokenizer.definition.encoder.tokens_in_tokens()[parts] != 1)
-    return unreachable
-
-
-def _is_partial(token: bytes) -> bool:
-    return token.decode(errors="ignore").encode() != token
 
 
 def _mask(size: int, ids: object) -> Mask:
@@ -292,6 +265,6 @@ def segment(tokenizer: TokenizerLike, text: str) -> list[Piece]:
     """Return the tokens of a text for display, in order."""
     vocab, special = tokenizer.vocab, set(tokenizer.superword_ids().tolist())
     return [
-        Piece(id=i, text=display(vocab[i]), superword=i in special, partial=_is_partial(vocab[i]))
+        Piece(id=i, text=display(vocab[i]), superword=i in special, partial=not is_text(vocab[i]))
         for i in tokenizer.encode_ordinary(text)
     ]

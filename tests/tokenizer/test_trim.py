@@ -1,49 +1,19 @@
 """Trimmed tokenizers encode text as before if all of its tokens stay, whatever family they are of."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from tests import texts
-from tests.generated import ONE_PASS, TWO_PASS, arbitrary, by_definition, hf, spelled
+from tests.generated import ONE_PASS, TWO_PASS, by_definition, hf, several_derivations, spelled
 from tests.properties import examples
 from tests.tokenizer.formats.other_formats import added, edit, hf_file
 from tokenizer import Batch, Tokenizer, UserError
 from tokenizer.corpus.seen import saw
 from tokenizer.formats import carried
-from tokenizer.special import Preparation
 from tokenizer.trim import count_ids, trim
-
-
-def _several_derivations(rng):
-    """Any tokenizer; tokens may also have other merges, or none, or be found in text as added tokens."""
-    base = arbitrary(rng).definition
-    vocab, merges = base.vocab, base.merge_ids.tolist()
-    ids = {vocab[i]: i for i in base.ordinary_ids().tolist()}
-    for left, right in [(token[:cut], token[cut:]) for token in ids for cut in range(1, len(token))]:
-        if rng.random() < 0.5 and left in ids and right in ids:
-            merges.insert(rng.randint(0, len(merges)), [ids[left], ids[right], ids[left + right]])
-    ignore = base.mode == "one-pass" and rng.random() < 0.5
-    alone = [bytes(rng.choices(b"ab .1", k=rng.randint(2, 4))) for _ in range(5 * ignore)]
-    unmerged = {token: len(vocab) + 2 + i for i, token in enumerate(dict.fromkeys(alone)) if token not in ids}
-    tokens = {"[x]": len(vocab)} if rng.random() < 0.3 else {}
-    whole = [token.decode() for token in ids if len(token) > 1 and token.isascii()]
-    if whole and rng.random() < 0.3:
-        found = rng.choice(whole)
-        tokens[found] = ids[found.encode()]
-    return Tokenizer(
-        replace(
-            base,
-            merge_ids=np.array(merges, np.int64).reshape(-1, 3),
-            n_phase1_merges=rng.randint(0, len(merges)) if base.fence else len(merges),
-            ignore_merges=ignore,
-            unmerged=unmerged,
-            preparation=Preparation(added_tokens=tokens),
-        )
-    )
 
 
 def _slowly(tokenizer, counts, n_removed, keep):
@@ -86,7 +56,7 @@ def _same(tokenizer, trimmed, text):
     samples=st.lists(st.text(alphabet="aab  .1\néè", max_size=30), min_size=1, max_size=6),
 )
 def test_any_tokenizer_keeps_what_it_needs(rng, samples):
-    tokenizer = _several_derivations(rng)
+    tokenizer = several_derivations(rng)
     counts = np.array([rng.choice([0, 0, 1, 2, 9]) for _ in tokenizer.vocab])
     keep = [i for i, token in enumerate(tokenizer.vocab) if token and rng.random() < 0.05]
     most = sum(map(bool, tokenizer.vocab))

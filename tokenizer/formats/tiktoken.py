@@ -211,8 +211,7 @@ def _differences(definition: Definition) -> Iterator[str]:
     # tiktoken also merges two parts without a merge here if together they spell a token. Its merges equal ours exactly
     # if no token's own bytes end up as two parts.
     parts = definition.encoder.tokens_in_tokens()
-    products = definition.merge_ids[definition.encoder.live_merges(), 2].astype(np.int64)
-    products = products[parts[products] == 1]
+    products = definition.applied_merges()[:, 2]
     if len(wrong := np.flatnonzero(np.diff(products) < 0)):
         first, second = (quoted(vocab[i]) for i in products[wrong[0] : wrong[0] + 2])
         yield f"ids are ranks there, and {second} has a lower id than {first}, which is merged before it"

@@ -9,7 +9,7 @@ from tests import texts
 from tests.generated import merged
 from tokenizer import Tokenizer, patterns
 from tokenizer.reference import merge_by_rank, ranks_of
-from tokenizer.tokenizer import n_words
+from tokenizer.tokenizer import AROUND, n_words
 
 PHASE1 = [(b" ", b"a"), (b"A", b" "), (b"b", b"c")]
 PHASE2 = [(b"bc", b" a"), (b"\xf0", b"\x9f"), (b" a", b"\xf0")]
@@ -64,7 +64,7 @@ def test_unreachable_tokens_occur_in_no_context(trained):
                 merged = merge_by_rank([bytes([byte]) for byte in token], ranks) == [token]
                 expected = not merged or not {0xC0, 0xC1, *range(0xF5, 256)}.isdisjoint(token)
             else:
-                around = [before + token.decode() + after for before, after in tokens.AROUND]
+                around = [before + token.decode() + after for before, after in AROUND]
                 expected = not any(i in tokenizer.encode_ordinary(text) for text in around)
             assert about.unreachable[i] == expected, (name, token)
     for name, tokenizer in trained.items():
