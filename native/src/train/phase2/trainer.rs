@@ -58,7 +58,7 @@ impl Trainer {
     /// `encoder` has only the phase-1 merges, ids by rank, and the fence of phase 2.
     pub fn new(encoder: Encoder, spans: SpanLimits, limits: SampleLimits, specials: Specials, threads: usize) -> Self {
         Self {
-            encoder,
+            encoder: encoder.cutting_gaps(),
             spans,
             limits,
             specials,
