@@ -43,6 +43,8 @@ pub struct Trainer {
     limits: SampleLimits,
     specials: Specials,
     sketch: Sketch,
+    /// The threshold of a pass over fragments, and the bits of `Sketch::live`.
+    live: Option<(u32, Vec<u8>)>,
     workers: Vec<Worker>,
     pub statistics: Statistics,
     token_counts: Vec<u64>,
@@ -63,6 +65,7 @@ impl Trainer {
             limits,
             specials,
             sketch: Sketch::new(),
+            live: None,
             workers: (0..threads.max(1)).map(|_| Worker::default()).collect(),
             statistics: Statistics::default(),
             token_counts: Vec::new(),
@@ -107,6 +110,7 @@ impl Trainer {
     /// Discards the results of earlier passes except seams and merges.
     pub fn begin_pass(&mut self) {
         self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
+        self.live = None;
         self.statistics = Statistics::default();
     }
 
@@ -123,7 +127,12 @@ impl Trainer {
         let documents = batch.documents();
         let chunks = parallel::chunks(documents.iter().map(|document| document.len()), CHUNK_BYTES);
         let (encoder, spans, specials, seen) = (&self.encoder, self.spans, &self.specials, self.seen.as_ref());
-        let sketch = &self.sketch;
+        if let Pass::Fragments { threshold } = pass {
+            if self.live.as_ref().is_none_or(|(known, _)| *known != threshold) {
+                self.live = Some((threshold, self.sketch.live(threshold)));
+            }
+        }
+        let (sketch, live) = (&self.sketch, self.live.as_ref().map_or(&[][..], |(_, live)| live));
         let threads = self.workers.len();
         if matches!(pass, Pass::Seams { .. }) {
             let n = encoder.tokens().len() + self.applied;
@@ -147,12 +156,13 @@ impl Trainer {
                                 let level = sampled.then(|| sample::level(number / every));
                                 number = number.wrapping_add(1);
                                 worker.merging(piece, seen, |worker, piece| {
-                                    worker.gather(piece, pass, level, weight, sketch);
+                                    worker.gather(piece, pass, level, weight, sketch, live);
                                 });
                             }),
                         })
                     })?;
                 }
+                worker.seams.settle(weight, sketch);
                 Ok::<(), String>(())
             })
         })?;
