@@ -166,11 +166,16 @@ impl Trainer {
                 Ok::<(), String>(())
             })
         })?;
-        self.limit_sample();
+        self.settle();
         Ok(())
     }
 
-    fn limit_sample(&mut self) {
+    /// Ends a call that adds to the workers: their counts are complete, and their sample is not too large.
+    fn settle(&mut self) {
+        for worker in &mut self.workers {
+            worker.fragments.settle();
+            worker.sample.settle();
+        }
         let too_large = |workers: &[Worker]| {
             workers.iter().map(|worker| worker.sample.cells()).sum::<u64>() > self.limits.cells
                 || workers.iter().map(|worker| worker.sample.memory()).sum::<usize>() > self.limits.memory
@@ -239,7 +244,7 @@ impl Trainer {
                 return Err(format!("{key:?} is not a key of the table {table:?}"));
             }
         }
-        self.limit_sample();
+        self.settle();
         Ok(())
     }
 
@@ -259,7 +264,7 @@ impl Trainer {
     /// Adds the sizes of another process's sample. Its pieces are added as rows.
     pub fn add_sample_sizes(&mut self, lowest: usize, sizes: &[Size]) -> Result<(), String> {
         self.workers[0].sample.add_sizes(lowest, sizes)?;
-        self.limit_sample();
+        self.settle();
         Ok(())
     }
 
@@ -311,7 +316,7 @@ impl Trainer {
         rules: &MergeRules,
         progress: impl FnMut(usize) -> bool,
     ) -> Result<(Report, Stop), String> {
-        let words = Fragments::words(self.workers[0].sample.levels().map(|(_, level)| &level.pieces))?;
+        let words = Fragments::rows(self.workers[0].sample.levels().map(|(_, level)| &level.pieces)).words()?;
         let mut merging = self.merge_loop(words, rules, 1, RejectedPairs::default(), None);
         let stop = merging.run(total, progress);
         Ok((merging.finish().0, stop))
@@ -330,7 +335,9 @@ impl Trainer {
     ) -> Result<(&Report, Stop), String> {
         assert_eq!(self.applied, self.found.merges.len(), "the fragments have seen all merges");
         let rejected_pairs = std::mem::take(&mut self.rejected_pairs);
-        let words = std::mem::take(&mut self.workers[0].fragments).into_words()?;
+        let rows = Fragments::rows([&std::mem::take(&mut self.workers[0].fragments)]);
+        let words = rows.words()?;
+        drop(rows);
         let mut merging = self.merge_loop(words, rules, min_count, rejected_pairs, judge);
         let stop = merging.run(total.saturating_sub(self.found.merges.len()), progress);
         let (report, rejected_pairs) = merging.finish();
