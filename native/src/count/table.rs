@@ -40,10 +40,12 @@ impl Long {
 pub struct Table {
     slots: Vec<Slot>,
     used: usize,
-    pending: [(u128, u64); AHEAD], // keys and their hashes
+    pending: [(u128, u64, u64); AHEAD], // keys, their hashes and counts
     n_pending: usize,
     long: HashTable<Long>,
     arena: Vec<u8>,
+    /// Bytes of the distinct short strings.
+    short_bytes: usize,
     limit: usize,
     full: bool,
 }
@@ -58,12 +60,13 @@ impl Table {
     /// An empty table that reports `is_full` before it would use more than `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
-            slots: vec![Slot::default(); 1 << 12],
+            slots: vec![Slot::default(); 4 * AHEAD],
             used: 0,
-            pending: [(0, 0); AHEAD],
+            pending: [(0, 0, 0); AHEAD],
             n_pending: 0,
             long: HashTable::new(),
             arena: Vec::new(),
+            short_bytes: 0,
             limit,
             full: false,
         }
@@ -81,32 +84,37 @@ impl Table {
         if end - start > SHORT {
             return self.add_long(&text[start..end], 1);
         }
-        let key = short_key(text, start, end);
+        self.add_key(short_key(text, start, end), 1);
+    }
+
+    /// Counts a string of up to `SHORT` bytes by its key.
+    #[inline(always)]
+    pub fn add_key(&mut self, key: u128, count: u64) {
         let hash = hash_key(key);
         prefetch(&self.slots, hash as usize & (self.slots.len() - 1));
-        self.pending[self.n_pending & (AHEAD - 1)] = (key, hash);
+        self.pending[self.n_pending & (AHEAD - 1)] = (key, hash, count);
         self.n_pending += 1;
         if self.n_pending == AHEAD {
             self.settle();
         }
     }
 
-    /// Inserts the pending keys.
+    /// Inserts the pending keys. Afterwards, `memory` does not depend on the order of the strings.
     #[inline(never)]
-    fn settle(&mut self) {
-        if (self.used + AHEAD) * 5 > self.slots.len() * 3 {
-            // Growing holds both tables at once. Without growing, there is space for the pending keys one more time.
+    pub fn settle(&mut self) {
+        for i in 0..self.n_pending {
+            let (key, hash, count) = self.pending[i];
+            self.add_short(key, hash, count);
+        }
+        poll(AHEAD * SHORT);
+        self.n_pending = 0;
+        if self.used * 5 > self.slots.len() * 3 {
+            // Growing holds both tables at once. Without growing, there may be space for more pending keys.
             self.full = self.memory() + 2 * self.slots.len() * size_of::<Slot>() > self.limit;
             if !self.full || self.used + AHEAD >= self.slots.len() {
                 self.grow();
             }
         }
-        for i in 0..self.n_pending {
-            let (key, hash) = self.pending[i];
-            self.add_short(key, hash, 1);
-        }
-        poll(AHEAD * SHORT);
-        self.n_pending = 0;
     }
 
     #[inline(always)]
@@ -123,6 +131,7 @@ impl Table {
             if slot.high == 0 {
                 *slot = Slot { low, high, count };
                 self.used += 1;
+                self.short_bytes += (high >> 56) as usize;
                 return;
             }
             at = (at + 1) & mask;
@@ -133,15 +142,16 @@ impl Table {
         let factor = if self.slots.len() < 1 << 16 { 4 } else { 2 };
         let bigger = vec![Slot::default(); self.slots.len() * factor];
         let old = std::mem::replace(&mut self.slots, bigger);
-        self.used = 0;
+        (self.used, self.short_bytes) = (0, 0);
         for slot in old.into_iter().filter(|slot| slot.high != 0) {
             let key = (slot.high as u128) << 64 | slot.low as u128;
             self.add_short(key, hash_key(key), slot.count);
         }
     }
 
+    /// Counts a string of more than `SHORT` bytes.
     #[inline(never)]
-    fn add_long(&mut self, bytes: &[u8], count: u64) {
+    pub fn add_long(&mut self, bytes: &[u8], count: u64) {
         let (hash, arena) = (Long::hash(bytes), &mut self.arena);
         let entry = self.long.entry(
             Long::spread(hash),
@@ -153,6 +163,11 @@ impl Table {
             Entry::Vacant(entry) => {
                 let length = u32::try_from(bytes.len()).expect("a pretoken of less than 4 GiB");
                 entry.insert(Long { start: arena.len(), length, hash, count });
+                let end = arena.len() + bytes.len();
+                if end > arena.capacity() {
+                    // A power of two, so that `memory` does not depend on the order of the strings.
+                    arena.reserve_exact(end.next_power_of_two() - arena.len());
+                }
                 arena.extend_from_slice(bytes);
                 self.full |= self.memory() > self.limit;
             }
@@ -163,6 +178,26 @@ impl Table {
     /// Memory in use, in bytes.
     pub fn memory(&self) -> usize {
         self.slots.len() * size_of::<Slot>() + self.long.capacity() * 8 * size_of::<Long>() / 7 + self.arena.capacity()
+    }
+
+    /// Number of distinct strings, except for pending ones.
+    pub fn n_strings(&self) -> usize {
+        self.used + self.long.len()
+    }
+
+    /// Bytes of the distinct strings, except for pending ones.
+    pub fn n_bytes(&self) -> usize {
+        self.short_bytes + self.arena.len()
+    }
+
+    /// Calls `take` with each distinct string and its count, in any order, except for pending ones.
+    pub fn each<'a>(&'a self, mut take: impl FnMut(Counted<'a>, u64)) {
+        for slot in self.slots.iter().filter(|slot| slot.high != 0) {
+            take(Counted::Short((slot.high as u128) << 64 | slot.low as u128), slot.count);
+        }
+        for long in &self.long {
+            take(Counted::Long(&self.arena[long.start..][..long.length as usize]), long.count);
+        }
     }
 
     /// All counts, sorted by bytes.
@@ -184,6 +219,13 @@ impl Table {
         long.sort_unstable_by(|a, b| spelled(a).cmp(spelled(b)));
         Sorted { short, long, arena, next_short: 0, next_long: 0 }
     }
+}
+
+/// A string of a table.
+pub enum Counted<'a> {
+    /// Its key.
+    Short(u128),
+    Long(&'a [u8]),
 }
 
 /// The bytes of a short key in big-endian order, with the length in the lowest byte.

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use super::level1::{merges::Level1, pieces::Pieces};
 use super::{definition::Definition, level2::Level2, levels::Levels, rules::effective_rules, state::State};
 use crate::encode::stream::cuts::Cuts;
+use crate::pretokenize::sink::Sink;
 use crate::runtime::{interrupt::poll, pool::Pool};
 use crate::text::unit::Unit;
 use crate::vocabulary::{Tokens, MOST_IDS, MOST_MERGES};
@@ -59,6 +60,12 @@ impl Encoder {
         let others: Vec<u32> = ids.iter().copied().zip(made).filter(|(_, n)| *n > 1).map(|(id, _)| id).collect();
         self.level1.set_whole_tokens(&self.definition, &others);
         self.cuts.depend_on_whole_pieces();
+        self
+    }
+
+    /// An encoder whose first level cuts pieces further even without superwords: the gaps of a fence hold many words.
+    pub fn cutting_gaps(mut self) -> Self {
+        self.level1.cut_all = self.definition.second_pass_fence.is_none();
         self
     }
 
@@ -146,16 +153,35 @@ impl Encoder {
                 sink.finish();
                 Ok(())
             }
-            Some(level2) => self.gather(text, level1, &mut |packed| level2.append_merged(packed, state2, out)),
+            Some(level2) => {
+                let mut merge = |packed: &[u32]| level2.append_merged(packed, state2, out);
+                self.gather(text, Unit::Document, level1, &mut merge)
+            }
         }
     }
 
     /// Calls `take` with the packed level-1 tokens of whole pieces of the scanner, many at a time.
-    pub(super) fn gather(&self, text: &[u8], level1: &mut Pieces, take: &mut dyn FnMut(&[u32])) -> Result<(), String> {
+    pub(super) fn gather(
+        &self,
+        text: &[u8],
+        unit: Unit,
+        level1: &mut Pieces,
+        take: &mut dyn FnMut(&[u32]),
+    ) -> Result<(), String> {
         let mut packed = std::mem::take(&mut level1.gathered);
         packed.clear();
         let mut sink = self.level1.piece_sink::<true>(text, level1, &mut packed, Some(take));
-        self.definition.scanner.pieces(text, sink.reborrow())?;
+        match unit {
+            Unit::Document => self.definition.scanner.pieces(text, sink.reborrow())?,
+            Unit::Line => {
+                let mut end = 0;
+                unit.split(text, |line| {
+                    let at = end;
+                    end += line.len();
+                    self.definition.scanner.pieces(line, |start, end| sink.piece(at + start, at + end))
+                })?;
+            }
+        }
         sink.finish();
         level1.gathered = packed;
         Ok(())

@@ -30,12 +30,10 @@ impl Encoder {
         if let Some(fence) = &self.definition.second_pass_fence {
             return self.between_fences(text, unit, fence, level1, spans, span);
         }
-        unit.split(text, |text| {
-            self.gather(text, level1, &mut |packed| {
-                spans.tokens.clear();
-                spans.tokens.extend(packed.iter().map(|word| word & ID));
-                by_firsts(packed, |range| span(&spans.tokens[range]));
-            })
+        self.gather(text, unit, level1, &mut |packed| {
+            spans.tokens.clear();
+            spans.tokens.extend(packed.iter().map(|word| word & ID));
+            by_firsts(packed, |range| span(&spans.tokens[range]));
         })
     }
 
@@ -54,7 +52,7 @@ impl Encoder {
         ends.clear();
         boundaries.clear();
         let mut end = 0;
-        self.gather(text, level1, &mut |packed| {
+        self.gather(text, Unit::Document, level1, &mut |packed| {
             let (n, mut start) = (tokens.len(), end);
             tokens.extend(packed.iter().map(|word| word & ID));
             let lengths = tokens[n..].iter().map(|&token| {

@@ -26,7 +26,7 @@ pub(in crate::encode) struct Level1 {
     pub(in crate::encode) seams: Seams,
     pub(in crate::encode) characters: Characters,
     /// Whether to cut all but tiny pieces of the scanner at dead byte pairs: a fence leaves long ones.
-    pub(super) cut_all: bool,
+    pub(in crate::encode) cut_all: bool,
     /// Tokens that replace a whole piece of the scanner although merges do not produce them (`ignore_merges`).
     pub(super) whole_tokens: FxHashMap<Box<[u8]>, u32>,
     /// Tokens that merging their own bytes produces, by key: what a cache holds from the start.

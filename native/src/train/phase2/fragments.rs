@@ -1,130 +1,122 @@
 //! Fragments: sequences of phase-1 tokens, each with a count.
-
-use hashbrown::HashTable;
+//!
+//! They are counted like pretokens: as strings of three bytes per id.
 
 use super::partial::{self, Rows};
+use crate::count::keys::SHORT;
+use crate::count::table::{Counted, Table};
 use crate::runtime::interrupt::poll;
-use crate::train::cells::Words;
+use crate::vocabulary::MOST_IDS;
 
 /// Bytes per token of a merge loop: its cell, and at most three postings.
 const LOOP_BYTES: usize = 16;
 
+/// Bytes per id in a string.
+const ID_BYTES: usize = 3;
+const ID_BITS: usize = 8 * ID_BYTES;
+const _: () = assert!(MOST_IDS <= 1 << ID_BITS);
+
 /// Counts of token sequences.
 #[derive(Default)]
 pub struct Fragments {
-    ids: Vec<u32>,
-    table: HashTable<Fragment>,
-}
-
-#[derive(Clone, Copy)]
-struct Fragment {
-    start: usize,
-    length: u32,
-    /// Stored because the ids are far apart in memory: growing the table would read all of them again.
-    hash: u32,
-    count: u64,
-}
-
-impl Fragment {
-    fn of<'a>(&self, ids: &'a [u32]) -> &'a [u32] {
-        &ids[self.start..self.start + self.length as usize]
-    }
-}
-
-fn hash(fragment: &[u32]) -> u32 {
-    // SAFETY: a u32 is four readable bytes. The hash never leaves the process, so byte order does not matter.
-    let bytes = unsafe { std::slice::from_raw_parts(fragment.as_ptr().cast::<u8>(), size_of_val(fragment)) };
-    (xxhash_rust::xxh3::xxh3_64(bytes) >> 32) as u32
-}
-
-/// The table selects the slot by the low bits of a hash and compares the high bits first.
-#[inline(always)]
-fn spread(hash: u32) -> u64 {
-    (hash as u64) << 32 | hash as u64
+    table: Table,
+    /// Sum of all counts.
+    total: u64,
+    bytes: Vec<u8>,
 }
 
 impl Fragments {
-    /// Number of distinct fragments.
+    /// Number of distinct fragments. Like `n_tokens`, `memory` and the rows, without what was added since `settle`.
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.table.n_strings()
     }
 
     /// Number of tokens of all distinct fragments.
     pub fn n_tokens(&self) -> usize {
-        self.ids.len()
+        self.table.n_bytes() / ID_BYTES
     }
 
+    #[inline(always)]
     pub fn add(&mut self, fragment: &[u32], count: u64) {
-        if fragment.len() > 1 {
-            *self.count(fragment, hash(fragment)) += count;
+        if fragment.len() < 2 {
+            return;
+        }
+        self.total += count;
+        if ID_BYTES * fragment.len() <= SHORT {
+            let ids = fragment.iter().rev().fold(0, |ids, &id| ids << ID_BITS | u128::from(id));
+            self.table.add_key(ids | ((ID_BYTES * fragment.len()) as u128) << (8 * SHORT), count);
+        } else {
+            self.bytes.clear();
+            self.bytes.extend(fragment.iter().flat_map(|id| id.to_le_bytes().into_iter().take(ID_BYTES)));
+            self.table.add_long(&self.bytes, count);
         }
     }
 
-    /// `add` that fails if the sum does not fit 64 bits.
+    /// `add` that fails if the sum of all counts does not fit 64 bits.
     pub fn add_checked(&mut self, fragment: &[u32], count: u64) -> Result<(), String> {
-        if fragment.len() > 1 {
-            partial::add(self.count(fragment, hash(fragment)), count)?;
-        }
+        let mut total = self.total;
+        partial::add(&mut total, count)?;
+        self.add(fragment, count);
         Ok(())
     }
 
-    /// The count of a fragment, to add to.
-    fn count(&mut self, fragment: &[u32], hash: u32) -> &mut u64 {
-        let Self { ids, table } = self;
-        let equal = |entry: &Fragment| entry.hash == hash && entry.of(ids) == fragment;
-        match table.find_entry(spread(hash), equal) {
-            Ok(entry) => &mut entry.into_mut().count,
-            Err(absent) => {
-                let start = ids.len();
-                let end = start + fragment.len();
-                if end > ids.capacity() {
-                    // A power of two, so that `memory` does not depend on the order of fragments.
-                    ids.reserve(end.next_power_of_two() - start);
-                }
-                ids.extend_from_slice(fragment);
-                let length = fragment.len() as u32;
-                let table = absent.into_table();
-                let entry = Fragment { start, length, hash, count: 0 };
-                &mut table.insert_unique(spread(hash), entry, |entry| spread(entry.hash)).into_mut().count
-            }
-        }
+    pub fn settle(&mut self) {
+        self.table.settle();
     }
 
-    pub fn merge(&mut self, other: Self) {
-        for fragment in &other.table {
-            poll(fragment.length as usize);
-            *self.count(fragment.of(&other.ids), fragment.hash) += fragment.count;
+    /// Adds the counts of another object.
+    pub fn merge(&mut self, mut other: Self) {
+        other.settle();
+        if other.len() > self.len() {
+            std::mem::swap(self, &mut other);
         }
+        other.table.each(|fragment, count| match fragment {
+            Counted::Short(key) => self.table.add_key(key, count),
+            Counted::Long(bytes) => self.table.add_long(bytes, count),
+        });
+        self.total += other.total;
+        self.settle();
     }
 
     /// Bytes in use, and those that a merge loop over the fragments will need at most: cells and postings.
     pub fn memory(&self) -> usize {
-        self.ids.capacity() * size_of::<u32>() + self.table.allocation_size() + self.ids.len() * LOOP_BYTES
+        self.table.memory() + self.n_tokens() * LOOP_BYTES
     }
 
-    /// The fragments as words of a merge loop.
-    pub fn into_words(self) -> Result<Words, String> {
-        let fragments: Vec<Fragment> = self.table.iter().copied().collect();
-        drop(self.table);
-        let weights: Vec<u64> = fragments.iter().map(|fragment| fragment.count).collect();
-        Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied())
-    }
-
-    /// `into_words` for several tables of fragments, which are kept.
-    pub fn words<'a>(tables: impl Iterator<Item = &'a Self>) -> Result<Words, String> {
-        let (fragments, weights): (Vec<&[u32]>, Vec<u64>) =
-            tables.flat_map(|this| this.table.iter().map(|fragment| (fragment.of(&this.ids), fragment.count))).unzip();
-        Words::new(&weights, |i| fragments[i].iter().copied())
+    /// The fragments of several tables, in any order.
+    pub fn rows<'a>(tables: impl IntoIterator<Item = &'a Self>) -> Rows {
+        let (mut rows, mut ids) = (Rows::default(), Vec::new());
+        for table in tables {
+            table.table.each(|fragment, count| {
+                decode(fragment, &mut ids);
+                poll(ids.len());
+                rows.push(&[], &ids, count);
+            });
+        }
+        rows
     }
 
     /// Appends the fragments in sorted order, with `first` before each.
     pub fn append_to(&self, rows: &mut Rows, first: &[u32]) {
-        let mut sorted: Vec<&Fragment> = Vec::with_capacity(self.table.len());
-        sorted.extend(&self.table);
-        sorted.sort_unstable_by_key(|fragment| fragment.of(&self.ids));
-        for fragment in sorted {
-            poll(fragment.length as usize);
-            rows.push(first, fragment.of(&self.ids), fragment.count);
+        let unsorted = Self::rows([self]);
+        let mut sorted: Vec<(&[u32], u64)> = unsorted.iter().collect();
+        sorted.sort_unstable();
+        for (ids, count) in sorted {
+            poll(ids.len());
+            rows.push(first, ids, count);
         }
+    }
+}
+
+/// The ids of a fragment.
+fn decode(fragment: Counted, ids: &mut Vec<u32>) {
+    ids.clear();
+    let id = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
+    match fragment {
+        Counted::Short(key) => {
+            let bytes = key.to_le_bytes();
+            ids.extend(bytes[..usize::from(bytes[SHORT])].chunks_exact(ID_BYTES).map(id));
+        }
+        Counted::Long(bytes) => ids.extend(bytes.chunks_exact(ID_BYTES).map(id)),
     }
 }

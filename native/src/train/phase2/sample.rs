@@ -70,6 +70,10 @@ impl Sample {
         Ok(())
     }
 
+    pub(super) fn settle(&mut self) {
+        self.levels.iter_mut().for_each(|level| level.pieces.settle());
+    }
+
     fn level(&mut self, level: usize) -> &mut Level {
         if self.levels.len() <= level {
             self.levels.resize_with(level + 1, Level::default);

@@ -43,6 +43,8 @@ pub struct Trainer {
     limits: SampleLimits,
     specials: Specials,
     sketch: Sketch,
+    /// The threshold of a pass over fragments, and the bits of `Sketch::live`.
+    live: Option<(u32, Vec<u8>)>,
     workers: Vec<Worker>,
     pub statistics: Statistics,
     token_counts: Vec<u64>,
@@ -58,11 +60,12 @@ impl Trainer {
     /// `encoder` has only the phase-1 merges, ids by rank, and the fence of phase 2.
     pub fn new(encoder: Encoder, spans: SpanLimits, limits: SampleLimits, specials: Specials, threads: usize) -> Self {
         Self {
-            encoder,
+            encoder: encoder.cutting_gaps(),
             spans,
             limits,
             specials,
             sketch: Sketch::new(),
+            live: None,
             workers: (0..threads.max(1)).map(|_| Worker::default()).collect(),
             statistics: Statistics::default(),
             token_counts: Vec::new(),
@@ -107,6 +110,7 @@ impl Trainer {
     /// Discards the results of earlier passes except seams and merges.
     pub fn begin_pass(&mut self) {
         self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
+        self.live = None;
         self.statistics = Statistics::default();
     }
 
@@ -123,7 +127,12 @@ impl Trainer {
         let documents = batch.documents();
         let chunks = parallel::chunks(documents.iter().map(|document| document.len()), CHUNK_BYTES);
         let (encoder, spans, specials, seen) = (&self.encoder, self.spans, &self.specials, self.seen.as_ref());
-        let sketch = &self.sketch;
+        if let Pass::Fragments { threshold } = pass {
+            if self.live.as_ref().is_none_or(|(known, _)| *known != threshold) {
+                self.live = Some((threshold, self.sketch.live(threshold)));
+            }
+        }
+        let (sketch, live) = (&self.sketch, self.live.as_ref().map_or(&[][..], |(_, live)| live));
         let threads = self.workers.len();
         if matches!(pass, Pass::Seams { .. }) {
             let n = encoder.tokens().len() + self.applied;
@@ -147,20 +156,26 @@ impl Trainer {
                                 let level = sampled.then(|| sample::level(number / every));
                                 number = number.wrapping_add(1);
                                 worker.merging(piece, seen, |worker, piece| {
-                                    worker.gather(piece, pass, level, weight, sketch);
+                                    worker.gather(piece, pass, level, weight, sketch, live);
                                 });
                             }),
                         })
                     })?;
                 }
+                worker.seams.settle(weight, sketch);
                 Ok::<(), String>(())
             })
         })?;
-        self.limit_sample();
+        self.settle();
         Ok(())
     }
 
-    fn limit_sample(&mut self) {
+    /// Ends a call that adds to the workers: their counts are complete, and their sample is not too large.
+    fn settle(&mut self) {
+        for worker in &mut self.workers {
+            worker.fragments.settle();
+            worker.sample.settle();
+        }
         let too_large = |workers: &[Worker]| {
             workers.iter().map(|worker| worker.sample.cells()).sum::<u64>() > self.limits.cells
                 || workers.iter().map(|worker| worker.sample.memory()).sum::<usize>() > self.limits.memory
@@ -229,7 +244,7 @@ impl Trainer {
                 return Err(format!("{key:?} is not a key of the table {table:?}"));
             }
         }
-        self.limit_sample();
+        self.settle();
         Ok(())
     }
 
@@ -249,7 +264,7 @@ impl Trainer {
     /// Adds the sizes of another process's sample. Its pieces are added as rows.
     pub fn add_sample_sizes(&mut self, lowest: usize, sizes: &[Size]) -> Result<(), String> {
         self.workers[0].sample.add_sizes(lowest, sizes)?;
-        self.limit_sample();
+        self.settle();
         Ok(())
     }
 
@@ -301,7 +316,7 @@ impl Trainer {
         rules: &MergeRules,
         progress: impl FnMut(usize) -> bool,
     ) -> Result<(Report, Stop), String> {
-        let words = Fragments::words(self.workers[0].sample.levels().map(|(_, level)| &level.pieces))?;
+        let words = Fragments::rows(self.workers[0].sample.levels().map(|(_, level)| &level.pieces)).words()?;
         let mut merging = self.merge_loop(words, rules, 1, RejectedPairs::default(), None);
         let stop = merging.run(total, progress);
         Ok((merging.finish().0, stop))
@@ -320,7 +335,9 @@ impl Trainer {
     ) -> Result<(&Report, Stop), String> {
         assert_eq!(self.applied, self.found.merges.len(), "the fragments have seen all merges");
         let rejected_pairs = std::mem::take(&mut self.rejected_pairs);
-        let words = std::mem::take(&mut self.workers[0].fragments).into_words()?;
+        let rows = Fragments::rows([&std::mem::take(&mut self.workers[0].fragments)]);
+        let words = rows.words()?;
+        drop(rows);
         let mut merging = self.merge_loop(words, rules, min_count, rejected_pairs, judge);
         let stop = merging.run(total.saturating_sub(self.found.merges.len()), progress);
         let (report, rejected_pairs) = merging.finish();

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{fragments::Fragments, sample::Sample, sketch::Sketch};
+use super::sketch::{is_live, Pending, Sketch};
+use super::{fragments::Fragments, sample::Sample};
 use crate::encode::{level2::Level2State, superwords::Superwords};
 use crate::text::unit::Unit;
 
@@ -39,6 +40,7 @@ pub(super) struct Worker {
     pub(super) lengths: BTreeMap<u32, u64>,
     /// Counts of tokens by id.
     pub(super) tokens: Vec<u64>,
+    pub(super) seams: Pending,
     runs: Level2State,
     merged: Vec<u32>,
 }
@@ -100,7 +102,16 @@ impl Worker {
         self.merged = merged;
     }
 
-    pub(super) fn gather(&mut self, piece: &[u32], pass: Pass, level: Option<usize>, weight: u32, sketch: &Sketch) {
+    /// `live`: bits of `Sketch::live` in a pass over fragments.
+    pub(super) fn gather(
+        &mut self,
+        piece: &[u32],
+        pass: Pass,
+        level: Option<usize>,
+        weight: u32,
+        sketch: &Sketch,
+        live: &[u8],
+    ) {
         let times = weight as u64;
         self.statistics.spans += times;
         self.statistics.tokens += times * piece.len() as u64;
@@ -109,17 +120,15 @@ impl Worker {
             Pass::Lengths => unreachable!("spans are measured before they are cut"),
             Pass::Seams { .. } => {
                 piece.iter().for_each(|&token| self.tokens[token as usize] += times);
-                for seam in piece.windows(2) {
-                    sketch.add(seam, weight);
-                }
+                piece.windows(2).for_each(|seam| self.seams.add(seam, weight, sketch));
                 if let Some(level) = level {
                     self.sample.add(level, piece, times);
                 }
             }
-            Pass::Fragments { threshold } => {
+            Pass::Fragments { .. } => {
                 let mut start = 0;
                 for at in 1..piece.len() {
-                    if sketch.get(&piece[at - 1..=at]) < threshold {
+                    if !is_live(live, &piece[at - 1..=at]) {
                         self.statistics.dead_seams += times;
                         self.fragments.add(&piece[start..at], times);
                         start = at;
