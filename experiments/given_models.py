@@ -36,11 +36,13 @@ from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
 from lm.hf.pretrained import ADAPTER, FILES, base_of
 from lm.tables import ABOVE_ZERO, Column, header, read_table
+from tokenizer.corpus.text_files import format_of
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, counted, listed
 from tokenizer.external.load import load_pretrained
 from tokenizer.external.opening import is_repository_id, snapshot
 from tokenizer.files import checksum, digest, read_json, shown
+from tokenizer.formats.hf import HF_FILE
 
 if TYPE_CHECKING:
     import torch
@@ -94,6 +96,16 @@ class Loading:
     remote_code: bool = False
     starts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    def place(self) -> torch.device:
+        """Return the device of models; of those that are spread over all GPUs, that of their inputs."""
+        import torch
+
+        from lm.model.device import resolve_device
+
+        if self.device == "all" and not torch.cuda.is_available():
+            raise UserError("device='all', but Torch finds no CUDA device; use device=auto")
+        return resolve_device("cuda" if self.device == "all" else self.device)
+
 
 def read_models(path: Path) -> list[GivenModel]:
     """Read models from a CSV table: `arm`, `model`, and optionally `train_flops`, `train_bytes`.
@@ -121,9 +133,9 @@ def is_model(path: str) -> bool:
     """Whether the user names a model rather than a text: a folder with a model, or a repository."""
     place = Path(path)
     if place.exists():
-        files = ("config.json", ADAPTER, *["manifest.json"] * place.name.startswith("lm-"))
+        files = ("config.json", ADAPTER, "model.safetensors", HF_FILE, *[MANIFEST] * place.name.startswith("lm-"))
         return any((place / name).is_file() for name in files)
-    return is_repository_id(path.partition("@")[0])
+    return format_of(place) is None and is_repository_id(path.partition("@")[0])
 
 
 def is_elsewhere(path: str) -> bool:
@@ -144,11 +156,7 @@ class OpenedModel:
             name, _, revision = given.model.partition("@")
             patterns = (*FILES, *["*.py"] * loading.remote_code)
             self.folder, self.revision = snapshot(name, revision or None, None, patterns)
-        elif not is_model(given.model):
-            raise UserError(
-                f"{given.model} has no model: config.json is missing; name a folder that transformers wrote"
-            )
-        self._base = base_of(self.folder)  # fails before any model is scored
+        self._base = None if self.own else base_of(self.folder)  # fails before any model is scored
 
     @cached_property
     def tokenizer(self) -> Pretrained:
@@ -199,18 +207,11 @@ class OpenedModel:
         """Name of the artifact that its scores refer to."""
         return Store.identify("model", self.identity(), {"tokenizer": self.tokenizer.tokenizer.sha256})[0]
 
-    @cached_property
-    def _device(self) -> torch.device:
-        """Device of the model; of one that is spread over all GPUs, that of its inputs."""
-        from lm.model.device import resolve_device
-
-        return resolve_device("cuda" if self._loading.device == "all" else self._loading.device)
-
     @property
     def _dtype(self) -> str:
         """Number format of the weights, on the device."""
         dtype = self._loading.dtype
-        return dtype if dtype != "auto" or self._device.type == "cuda" else "float32"
+        return dtype if dtype != "auto" or self._loading.place().type == "cuda" else "float32"
 
     @cached_property
     def loaded(self) -> tuple[ScorableModel, Deployment, tuple[int, int]]:
@@ -221,7 +222,7 @@ class OpenedModel:
         from lm.model.weights import load_model
 
         if self.own is not None:
-            own = load_model(self.own.path, str(self._device))
+            own = load_model(self.own.path, str(self._loading.place()))
             sizes = own.n_parameters()
             parameters = sizes["total"], sizes["non_embedding"]
             return Forward(own.eval(), self.tokenizer.tokenizer.end_id), shape_of(own, CONTEXT_BYTES), parameters
@@ -230,7 +231,7 @@ class OpenedModel:
             self.folder, dtype=self._dtype, remote_code=self._loading.remote_code, device_map=spread
         )
         if spread is None:
-            model.to(self._device)
+            model.to(self._loading.place())
         shape, parameters = scoring.deployment_of(model, CONTEXT_BYTES), scoring.parameters_of(model)
         return scoring.PretrainedModel(model, self.tokenizer.tokenizer, self.start, self.end_id), shape, parameters
 
@@ -346,6 +347,7 @@ def _score(
     context.reporter.say(f"text: {text.facts[0][1]}", style="dim")
     cache = context.store.root / WEIGHTS
     with context.reporter.stage("find the models"):
+        loading.place()  # fails before any text is encoded
         opened = {given: OpenedModel(given, loading, cache) for given in models}
         tokenizers = {given: model.tokenizer.tokenizer.sha256 for given, model in opened.items()}
         for model in opened.values():
@@ -371,13 +373,14 @@ def _score(
     numbers = {name: count(1) for name in of_arm}
     for given, model in opened.items():
         name = given.arm if of_arm[given.arm] == 1 else f"{given.arm} {next(numbers[given.arm])}"
-        artifact = _artifact(context, name, given, model)
-        scores[given] = (
-            artifact,
-            evaluate.score(
+        try:
+            artifact = _artifact(context, name, given, model)
+            found = evaluate.score(
                 context, settings, loading.device, name, artifact, encoded[given.arm], documents, opened=model.open
-            ),
-        )
+            )
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from error
+        scores[given] = artifact, found
         model.close()
     results = []
     for rung in rungs:

@@ -103,7 +103,7 @@ def opened(places: Sequence[str], how: Loading) -> list[Candidate]:
     from tokenizer.tokenizer import byte_level_bpe
 
     trained = [place for place in places if not is_elsewhere(place)]
-    own = load_models(trained, how.device.replace("all", "cuda")) if trained else []  # imports Torch
+    own = load_models(trained, str(how.place())) if trained else []  # imports Torch
     found = [Candidate(saved.label, saved.artifact.name, partial(getattr, saved, "lm")) for saved in own]
     names = {place: Path(place.partition("@")[0]).name for place in places if is_elsewhere(place)}
     taken = Counter([*names.values(), *(each.label for each in found)])

@@ -33,9 +33,11 @@ def base_of(folder: Path) -> tuple[Path, str | None] | None:
         The model's folder, and its commit if it is in a repository; None if the folder has no adapter.
 
     Raises:
-        UserError: The adapter is incomplete, its model cannot be found, or PEFT is missing.
+        UserError: There is no model, the adapter is incomplete, its model cannot be found, or PEFT is missing.
     """
     if not (folder / ADAPTER).is_file():
+        if not (folder / "config.json").is_file():
+            raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
         return None
     if not (folder / "adapter_model.safetensors").is_file():
         raise UserError(f"{folder} has no adapter_model.safetensors; save the adapter in safetensors")
@@ -67,8 +69,6 @@ def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device
     base = base_of(folder)
     if base is not None:
         return _merged(load(base[0], dtype=dtype, remote_code=remote_code, device_map=device_map), folder)
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
     import transformers
 
     options: dict[str, Any] = {"use_safetensors": True, "local_files_only": True, "trust_remote_code": remote_code}
@@ -77,11 +77,18 @@ def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device
     transformers.utils.logging.disable_progress_bar()
     opener = transformers.AutoModelForCausalLM
     try:
-        model, info = opener.from_pretrained(str(folder), dtype=dtype, output_loading_info=True, **options)
+        model, info = opener.from_pretrained(
+            str(folder), dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **options
+        )
     except Exception as error:  # any, in files that others wrote
         raise UserError(
             f"{folder} cannot be read as a causal language model in safetensors: {_one_line(error)}"
         ) from error
+    for name, stored, configured in info["mismatched_keys"]:
+        raise UserError(
+            f"{folder}: {name} has the shape {tuple(stored)}, but {tuple(configured)} by its config.json; use the "
+            "config.json that was saved with the weights"
+        )
     if info["missing_keys"]:
         raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
     return model
