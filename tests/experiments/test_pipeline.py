@@ -12,6 +12,7 @@ from experiments.stages import STAGES, phase1, phase2
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage, rejected, report
 from tests.experiments.outputs import run_until as run
+from tests.properties import quick_first
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError
 
@@ -132,13 +133,16 @@ def test_internal_errors_keep_their_traceback(tiny, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("override", "message"),
-    [
-        ("corpus.paths=[missing.jsonl]", "missing.jsonl"),
-        ("corpus.field=body", "body"),
-        ("hydra.run.dir=FILE", ""),
-        ("artifacts=FILE", ""),
-        ("corpus.heldout_fraction=0.0001", "may choose none of only a few. A .txt file is one document"),
-    ],
+    quick_first(
+        [
+            ("corpus.paths=[missing.jsonl]", "missing.jsonl"),
+            ("corpus.field=body", "body"),
+            ("hydra.run.dir=FILE", ""),
+            ("artifacts=FILE", ""),
+            ("corpus.heldout_fraction=0.0001", "may choose none of only a few. A .txt file is one document"),
+        ],
+        2,
+    ),
 )
 def test_a_users_mistake_exits_2_and_leaves_nothing(tiny, tmp_path, mistake, override, message):
     (tmp_path / "file").touch()

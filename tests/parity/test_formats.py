@@ -10,6 +10,7 @@ import pytest
 
 from tests import texts
 from tests.parity.peers import to_encoding
+from tests.properties import quick_first
 from tests.tokenizer.formats.other_formats import added, byte_level, hf_content, hf_file, sequence, split
 from tokenizer import Tokenizer, UserError, formats, patterns
 from tokenizer.definition import printable
@@ -86,7 +87,7 @@ def test_any_ranks_give_the_ids_of_tiktoken(seed):
 
 
 @pytest.mark.filterwarnings("ignore:a superword merge makes a part")
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", quick_first(range(5)))
 def test_any_merges_give_the_ids_of_hf(seed):
     """Merges in any order, several for one token or none, pairs repeated; also with two levels, split anywhere."""
     rng = random.Random(100 + seed)

@@ -11,6 +11,7 @@ import pytest
 from tests import texts
 from tests.parity.peers import same
 from tests.parity.prepared import SEQUENCES, generated, imported
+from tests.properties import quick_first
 from tokenizer import Tokenizer, UserError
 
 transformers = pytest.importorskip("transformers")
@@ -58,7 +59,8 @@ def write_model(folder, model):
 
 
 @pytest.mark.parametrize(
-    ("name", "model"), [*(("superwords", model) for model in MODELS), *((name, "no model") for name in ONE_PASS[:2])]
+    ("name", "model"),
+    quick_first([*(("superwords", model) for model in MODELS), *((name, "no model") for name in ONE_PASS[:2])], 2),
 )
 def test_one_pass_folders_open_with_the_same_ids(name, model, trained, tmp_path):
     ours = trained[name]
@@ -157,7 +159,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(CALLS)))
+@pytest.mark.parametrize("number", quick_first(range(len(CALLS)), 9))
 def test_a_call_equals_the_stock_class(padded, number):
     call, bos_eos = CALLS[number], number % 2 == 0
     found = batch()[::3] if "stride" in call else batch()  # overflow multiplies
@@ -180,7 +182,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("call", PAIRS, ids=str)
+@pytest.mark.parametrize("call", quick_first(PAIRS, 2), ids=str)
 def test_pairs(both, call):
     theirs, ours = both("superwords", pad_token=EOT)
     theirs.add_bos_token = ours.add_bos_token = True

@@ -11,7 +11,7 @@ from tokenizer import UserError, definition, patterns, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 
-@pytest.mark.parametrize("name", quick_first(RULES, len(PRESETS)))
+@pytest.mark.parametrize("name", quick_first(RULES, 5))
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_merges_equal_the_reference(name, documents, phase1):
     rules = RULES[name]
@@ -31,7 +31,7 @@ def test_merges_equal_the_reference(name, documents, phase1):
     assert list(tokenizer.special_tokens) == list(SPECIALS)
 
 
-@pytest.mark.parametrize(("tie_break", "n_kept"), [*((tie_break, 0) for tie_break in TIE_BREAKS), (TIE_BREAKS[1], 160)])
+@pytest.mark.parametrize(("tie_break", "n_kept"), [(tie_break, 160 * i) for i, tie_break in enumerate(TIE_BREAKS[:2])])
 def test_ties_and_extreme_transitions(tie_break, n_kept, documents, phase1):
     rules = RULES["uw-2025"]
     options = {"vocab_size": 257 + n_kept + 50, "transition": 256 + n_kept, "tie_break": tie_break}
@@ -42,8 +42,8 @@ def test_ties_and_extreme_transitions(tie_break, n_kept, documents, phase1):
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 @examples(
-    quick=30,
-    full=150,
+    quick=15,
+    full=100,
     documents=CORPORA,
     rules=SMALL_RULES | st.sampled_from([replace(rules, sample=1.0) for rules in PRESETS.values()]),
     n_kept=st.integers(0, 12),
@@ -103,7 +103,7 @@ def test_no_superword_exceeds_the_longest_token():
     assert tokenizer.provenance["phase2"]["too_long"] == 2
 
 
-@pytest.mark.parametrize("name", ["nothing", "uw-2025", "kept"])
+@pytest.mark.parametrize("name", quick_first(["uw-2025", "nothing", "kept"]))
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs", "ignore:.*were not merged")
 def test_the_longest_token_equals_the_reference(name, documents, phase1, monkeypatch):
     longest = max(len(left + right) for left, right in phase1.merges[:100])

@@ -50,8 +50,8 @@ def _same(tokenizer, trimmed, text):
 
 @pytest.mark.filterwarnings("ignore:.*merges rank before")
 @examples(
-    10,
-    100,
+    6,
+    60,
     rng=st.randoms(use_true_random=False),
     samples=st.lists(st.text(alphabet="aab  .1\néè", max_size=30), min_size=1, max_size=6),
 )

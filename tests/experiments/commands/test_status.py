@@ -14,6 +14,7 @@ from experiments.store import inventory, records
 from experiments.store.artifacts import MANIFEST, Store
 from tests.experiments.outputs import run_until as run
 from tests.experiments.store.demo import make
+from tests.properties import quick_first
 from tokenizer.files import read_sealed, write_sealed
 
 
@@ -184,7 +185,7 @@ def _record(root, **changes):
     (folder / "run.json").write_text(json.dumps({"folder": str(folder), "overrides": [], **changes}))
 
 
-@pytest.mark.parametrize("stray", STRAY)
+@pytest.mark.parametrize("stray", quick_first(sorted(STRAY, key=lambda name: "with" in name), 7))
 def test_stray_and_hostile_entries_are_ignored_or_one_line(stray, store, capsys):
     (store.root / ".runs").mkdir(exist_ok=True)
     STRAY[stray](store.root)
@@ -194,7 +195,7 @@ def test_stray_and_hostile_entries_are_ignored_or_one_line(stray, store, capsys)
         assert (code, len(errors)) in ((0, 0), (2, 1)), words
 
 
-@pytest.mark.parametrize("name", ["/etc", "../..", "..", 5, None, ["x"], "missing"])
+@pytest.mark.parametrize("name", quick_first(["../..", 5, "missing", "/etc", "..", None, ["x"]], 3))
 def test_a_training_record_names_only_artifacts_beside_it(name, store, mistake):
     stored = {"tokenizer": name, "sha256": "", "vocab_size": 1, "corpus": "", "split": "train"}
     record = min(store.root.glob("bpe-*"))

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.properties import quick_first
 from tests.tokenizer.corpus.corpora import documents, of, write_jsonl, write_parquet
 from tokenizer import Corpus, CorpusConfig, UserError
 from tokenizer.corpus.origins import documents_by_origin
@@ -18,7 +19,7 @@ FORMS += ["parquet", "dataset folder", "saved dataset", "saved dataset dict", "s
 FORMS += ["array"]
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", quick_first(FORMS[::-1], 8))
 def test_every_form_gives_the_same_documents(name, forms, sample):
     assert of(forms[name]) == sample
     # Small batches, filters and the held-out split are the same for all.
@@ -47,8 +48,7 @@ def many(tmp_path, sample):
     return tmp_path, [text for number, texts in enumerate(split) for text in texts + long * (number == 3)]
 
 
-@pytest.mark.parametrize("readers", [1, 2, 7])
-@pytest.mark.parametrize("batch_bytes", [1, 5000, 1 << 20])
+@pytest.mark.parametrize(("readers", "batch_bytes"), [(1, 5000), (2, 1), (7, 1 << 20)])
 def test_several_readers_keep_the_order(many, readers, batch_bytes):
     folder, expected = many
 

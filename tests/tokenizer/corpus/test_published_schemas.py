@@ -6,6 +6,7 @@ import pytest
 
 from experiments.cli.compose import load
 from experiments.config import part
+from tests.properties import quick_first
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 from tokenizer import Corpus, CorpusConfig
 from tokenizer.corpus.origins import documents_by_origin
@@ -61,7 +62,7 @@ SCHEMAS = {
 LOW = {"dclm_edu": {"metadata": {"edu_score": 1.0}}, "fineweb_edu": {"score": 1.0}}
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("name", quick_first(SCHEMAS, 2))
 def test_a_file_of_the_published_schema_is_read(name, tmp_path):
     record = SCHEMAS[name]
     text = record.get("text") or record["content"]

@@ -34,8 +34,8 @@ def merged(tokenizer):
 
 
 @examples(
-    25,
-    100,
+    10,
+    60,
     words=st.lists(WORDS, min_size=2, max_size=4),
     parallel=st.none() | st.lists(WORDS, min_size=4, max_size=4),
     tie_break=st.sampled_from(TIE_BREAKS),

@@ -50,7 +50,7 @@ def test_merges_without_a_fence_equal_the_reference():
     max_token_bytes=st.sampled_from([None, 2, 3, 5]),
     special_tokens=st.sampled_from([(), ("ab",), ("aa", "b a"), ("éé", "é!")]),
 )
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_merges_of_small_corpora_equal_the_reference(corpus, tie_break, min_count, max_token_bytes, special_tokens):
     options = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
