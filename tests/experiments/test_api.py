@@ -24,6 +24,7 @@ def text(tmp_path_factory):
     return Corpus(CorpusConfig(paths=[str(path)]))
 
 
+@pytest.mark.slow
 def test_a_choice_without_a_folder_has_the_tokenizers_and_writes_nothing(text, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     choice = choose_tokenizers(

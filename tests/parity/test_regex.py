@@ -106,6 +106,7 @@ def test_other_regexes_cut_where_regex_cuts(other, text):
     assert patterns.split(text, other) == reference.split(text, other or None)  # an empty pattern does not cut
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theirs", patterns._EQUIVALENT)
 def test_other_spellings_cut_like_the_named_patterns(theirs, disputed):
     """By `regex`, whose `$` is also in front of a last line feed: `\\Z` is the end of the text there."""

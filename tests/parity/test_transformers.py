@@ -327,6 +327,7 @@ def test_pickles_are_the_same_whatever_was_encoded(both, folders, hf, name):
     same(ours(batch(), padding=True), again(batch(), padding=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [None, 2])
 def test_a_data_set_is_mapped(hf, folders, processes):
     datasets = pytest.importorskip("datasets")

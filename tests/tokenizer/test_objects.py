@@ -59,6 +59,7 @@ def test_tokenizers_that_give_other_ids_are_not_equal(trained):
     assert trained["gpt2"] == Tokenizer(trained["gpt2"].definition, {"another": "origin"})
 
 
+@pytest.mark.slow
 def test_pickles_do_not_depend_on_the_process(trained, tmp_path):
     other = load_pretrained(other_tokenizers.write(tmp_path, "word_pieces")).tokenizer
     data = [pickle.dumps(each) for each in (trained["superwords"], other, PRESETS["uw-2025"])]

@@ -69,6 +69,7 @@ def test_too_many_threads_are_rejected(threads, monkeypatch):
         thread_count(None)
 
 
+@pytest.mark.slow
 @linux
 def test_threads_that_could_start_do_the_work():
     program = """
@@ -204,6 +205,7 @@ def test_forks_of_a_process_whose_threads_encode():
     assert run(program.replace("FORKS", "20")) == "hung 0\n"
 
 
+@pytest.mark.slow
 @linux
 def test_a_fork_without_the_threads_exits():
     program = """
@@ -285,6 +287,7 @@ def test_arrays_changed_by_another_thread():
     assert bytes(tokenizer.encode("still works")) == b"still works"  # a token for each byte, and no state is broken
 
 
+@pytest.mark.slow
 def test_the_first_long_call_does_not_load_numpys_interface():
     """Loading it runs Python code, which a pending Ctrl-C would end: the core would panic."""
     program = """if True:

@@ -75,6 +75,7 @@ def test_a_sample_over_its_limit_does_not_depend_on_the_parts(name, text, tmp_pa
     assert limited["last_count"] == found["last_count"]
 
 
+@pytest.mark.slow
 def test_weights_and_samples_in_parts(text, tmp_path):
     sources = [Source(text[0][::2], weight=3, name="even"), Source(text[0][1::2], name="odd")]
     rules = replace(RULES["truncated"], sample=0.4, sample_salt="x")

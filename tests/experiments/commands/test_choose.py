@@ -199,6 +199,7 @@ def test_damaged_results_are_made_again(damage, text, report, tmp_path):
     assert (out / "selection.jsonl").read_bytes() == (text.parent / "out" / "selection.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
     text, report, tmp_path, monkeypatch, capsys
 ):
@@ -245,6 +246,7 @@ def test_prices_are_those_of_the_deployment(report):
             deployment([mistake])
 
 
+@pytest.mark.slow
 def test_tokenizers_of_one_recipe_are_not_recommended_over_another():
     """Ten halves of the same documents: the differences are those of the training samples alone."""
     every = [part for text in texts.prose() for part in text.split("\n\n")]

@@ -1,7 +1,5 @@
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -145,10 +143,9 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, mistake, local_libr
     theirs = result["results"]["rolling"]
     assert {metric: theirs[f"{metric},none"] for metric in ours} == ours
     given = ["--model", "superbpe", "--model_args", f"path={path}", "--tasks", "rolling", "--include_path", str(folder)]
-    command = [sys.executable, "-m", "experiments", "downstream", "--lm-eval", "run", *given]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "bits_per_byte" in done.stdout
+    capsys.readouterr()
+    assert main.run(["downstream", "--lm-eval", "run", *given]) == 0
+    assert "bits_per_byte" in capsys.readouterr().out
 
 
 @pytest.mark.slow

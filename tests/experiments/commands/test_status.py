@@ -104,6 +104,7 @@ def test_clean_lists_and_then_removes_unused_artifacts(store, tmp_path, capsys):
     assert _states(store) == {}
 
 
+@pytest.mark.slow
 def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny, tmp_path):
     """Among them is the tokenizer with all phase-1 merges, which is no arm's tokenizer."""
     store, used = Store(tmp_path / "artifacts"), []

@@ -3,11 +3,14 @@
 import json
 import shutil
 
+import pytest
+
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage, run_until
 from tokenizer import Corpus, CorpusConfig, train_bpe
 
 
+@pytest.mark.slow
 def test_lists_of_merges_are_shared_where_they_suffice(tiny, tmp_path, capsys):
     def trained(*settings):
         run_stages("train_bpe", [*tiny, *settings], tmp_path / "outputs")

@@ -130,6 +130,7 @@ def test_the_amounts_of_a_step_are_those_of_a_training_run(tmp_path, context_tok
     assert amounts.deployed_flops == deployed
 
 
+@pytest.mark.slow
 def test_runs_of_equal_bytes_read_the_same_bytes(tiny, tmp_path):
     words = [word for word in tiny if not word.startswith("budget.tolerance")]
     run_stages("train_lm", [*words, "arms=[bpe,superbpe,bytes]", "lm.train.seed=5"], tmp_path)

@@ -26,6 +26,7 @@ def test_only_a_changed_layout_is_part_of_the_identity_of_shards(tiny, tmp_path)
     assert names_by_stage(tmp_path)["shards"] == usual
 
 
+@pytest.mark.slow
 def test_the_text_is_read_once_for_all_arms(tiny, tmp_path, monkeypatch):
     passes, original = [], corpus.read_files
 

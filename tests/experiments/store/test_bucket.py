@@ -111,6 +111,7 @@ def test_two_machines_upload_one_artifact(endpoint, tmp_path, monkeypatch):
     assert contents(made(store(tmp_path / "three"), not_again).path) == FILES
 
 
+@pytest.mark.slow
 def test_damage_in_the_bucket_is_an_error(endpoint, tmp_path):
     name = made(store(tmp_path / "one")).name
     (key,) = (key for key, content in endpoint.objects.items() if content == b"hello")

@@ -127,6 +127,7 @@ def test_every_architecture(kind, shared):
         np.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_no_text_is_likelier_than_its_beginning(tmp_path):
     _, ours = tokenizers(tmp_path, ["<think>", "</think>", "<thin"])
     model = ByteModel(language_model("GPT2", tmp_path, ours, spread=0.2)[1])

@@ -240,8 +240,8 @@ def test_equal_tokenizers_are_undecided_as_often_as_they_say(n_arms, pooled, bud
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_arms", [3, 4, 6])
-@pytest.mark.parametrize("n_seeds", [3, 5])
+@pytest.mark.parametrize("n_arms", [3, 6])
+@pytest.mark.parametrize("n_seeds", [3])
 def test_an_arm_of_noisy_seeds_does_not_spoil_the_family(n_arms, n_seeds):
     """Its own standard error is larger than the pooled one, which alone would be wrong in 7 % of the families."""
     scenario = Scenario(100, "equal", "normal", n_seeds, (1.0, 0.0, 0.0), n_arms, pooled=True, noisy=3.0)
@@ -381,7 +381,7 @@ def test_stratified_intervals_contain_the_truth():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISE)
-@pytest.mark.parametrize("sources", [(40, 15, 6), (20, 10, 5), (30, 12, 1), (15, 8, 2), (10, 10, 10), (60,)])
+@pytest.mark.parametrize("sources", [(40, 15, 6), (30, 12, 1), (15, 8, 2), (60,)])
 def test_stratified_intervals_contain_the_truth_as_often_as_they_say(noise, sources):
     """At least 93 %, less two standard errors, for kinds of one source too."""
     scenarios = [

@@ -221,6 +221,7 @@ def test_speed_is_measured_since_the_last_entry(shards, tmp_path):
         assert two["tokens_per_second"] == pytest.approx(rate)
 
 
+@pytest.mark.slow
 def test_utilization_is_measured_after_the_warm_up(shards, tmp_path, monkeypatch):
     assert train(MODEL, CONFIG, shards, tmp_path / "unknown").mfu is None  # no GPU whose peak is known
     monkeypatch.setattr("lm.train.trainer.peak_flops", lambda _device: 1e9)

@@ -333,6 +333,7 @@ def test_damaged_files_are_errors(tmp_path, files):
         load_pretrained(files("unigram")).tokenizer.encode_ordinary("\ud800")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_panics_of_other_software_are_errors(tmp_path, files):
     """They are BaseExceptions; a wrong prefix can also end the process."""

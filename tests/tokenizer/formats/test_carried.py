@@ -233,6 +233,7 @@ def _opened(load, folder):
         return None, str(error)
 
 
+@pytest.mark.slow
 def test_no_value_of_a_setting_breaks_what_is_written(tokenizer, tmp_path):
     draw = random.Random(7)
     keys = ["bos_token", "eos_token", "pad_token", "extra_special_tokens", "additional_special_tokens", "image_token"]
