@@ -15,7 +15,7 @@ from tokenizer.train.bpe import MOST_TOKENS
 
 AUTO = "auto"
 """Value of `transition` for which training finds the transition."""
-_EITHER = "pass the transition either as transition or as transition_merges"
+_EITHER = "pass the transition either as transition or as transition_merges, such as transition=0.9"
 
 
 def resolve_transition(

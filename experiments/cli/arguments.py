@@ -40,8 +40,8 @@ STANDARD_INPUT = "-"
 _FOLDER = ("--to", "--out", "--output", "--output-dir")
 """Names that people use for the option of the results' folder; a command has one of the first two."""
 TEXT = (
-    "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet; s3://, gs://, hf://datasets/, https://; "
-    "- for the standard input"
+    "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet, Markdown, source code; s3://, gs://, "
+    "hf://datasets/, https://; - for the standard input"
 )
 
 
@@ -84,6 +84,10 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None:
             check_choice("/".join(action.option_strings), value, list(action.choices))
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        # A shell expands the tilde of `--to ~/x` and not that of `--to=~/x`.
+        return super()._get_value(action, os.path.expanduser(arg_string) if action.type is Path else arg_string)  # noqa: PTH111
+
     def error(self, message: str) -> NoReturn:
         """Print the message, or the first unknown option with the nearest known one, and exit."""
         known = self._option_string_actions
@@ -92,7 +96,11 @@ class Parser(argparse.ArgumentParser):
         if unknown is not None:
             folder = next((name for name in _FOLDER if name in known), "")
             meant = f" (did you mean {folder}?)" if folder and unknown in _FOLDER else did_you_mean(unknown, known)
+            if unknown == "--text" and any(action.dest == "text" for action in self._actions):
+                meant = " (name the text without an option)"
             message = f"unknown option {unknown}{meant}"
+        elif message.startswith("unrecognized") and "--text" in known:
+            message += " (text follows --text)"
         complain(UserError(f"{message}; {self.prog} --help lists the options"))
         self.exit(2)
 
@@ -312,7 +320,7 @@ def open_any(source: str, **options: Any) -> Pretrained:
     from experiments.store.trained_models import tokenizer_folder
     from tokenizer.external.load import load_pretrained
 
-    path = Path(source)
+    path = Path(source).expanduser()
     return load_pretrained(tokenizer_folder(path) if path.exists() else source, **options)
 
 

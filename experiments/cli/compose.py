@@ -229,7 +229,7 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
         except HydraException:
             raise UserError(
                 f"cannot read the override {text!r}: write key=value (for text: corpus=files corpus.paths=[FILE]), "
-                "lists as key=[a,b], and quote a value with spaces, commas or brackets twice: 'key=\"a b\"'"
+                "lists as key=[a,b], and quote a value with spaces, commas, brackets or ~ twice: 'key=\"a b\"'"
             ) from None
         if parsed[-1].key_or_group == "arms":
             for name in filter(None, map(str.strip, re.split(r"choice\(|[\[\]{},'\"()]", text.partition("=")[2]))):
@@ -305,4 +305,6 @@ def _unknown(key: str) -> UserError:
     if not hint and (not parent or not siblings):
         hint = did_you_mean(key, known)
     listed = f"; known: {', '.join(dict.fromkeys(siblings))}" if siblings else ""
+    if parent and (choices := _options(parent)):
+        listed += f"; {parent}=NAME chooses one of {', '.join(choices)}"
     return UserError(f"unknown configuration key '{key}'{hint or listed}")

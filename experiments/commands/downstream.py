@@ -63,6 +63,8 @@ def run(arguments: argparse.Namespace) -> None:
     if missing and arguments.lm_eval is None and arguments.tasks != "list":
         raise UserError(f"missing: {', '.join(missing)}")
     # Before the imports, which take seconds.
+    if Path(arguments.tasks or "").is_dir() and not any(Path(arguments.tasks or "").rglob("*.yaml")):
+        raise UserError(f"{arguments.tasks} has no lm-eval tasks; put their YAML files there")
     find_models([place for place in arguments.models if not is_elsewhere(place)])
     models = [] if missing else opened(arguments.models, loading(arguments))
     import lm.evaluate.lm_eval  # noqa: F401  (fails early if lm-eval is missing)

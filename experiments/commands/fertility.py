@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tokenizer import Corpus
+    from tokenizer.external.load import Pretrained
 
 _LINES, _COLUMNS = 12, 6
 """Most sources or scripts in a table of the terminal, and columns of the comparison; the page has all."""
@@ -62,7 +63,13 @@ def parser() -> Parser:
     )  # fmt: skip
     add("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
     add("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
-    add("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(fertility; replaces earlier results)")
+    add(
+        "--out",
+        type=Path,
+        default=Path("fertility"),
+        metavar="FOLDER",
+        help="folder for the results, replacing earlier ones (%(default)s)",
+    )
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
         help="training text of all tokenizers, or of the one called NAME, to find measured documents in; without "
@@ -93,7 +100,7 @@ def run(arguments: argparse.Namespace) -> None:
     paths = tokenizers_of([entry for entry in arguments.given if not _is_text(entry)])
     if not paths:
         raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")
-    tokenizers = {name: open_any(path, pattern=pattern_of(arguments, paths, name)) for name, path in paths.items()}
+    tokenizers = {name: _open(path, pattern_of(arguments, paths, name)) for name, path in paths.items()}
     training = _training(arguments, paths)
     from experiments.report import fertility_page as page  # Altair is slow to import
 
@@ -116,6 +123,15 @@ def run(arguments: argparse.Namespace) -> None:
         then = ["inspect", *with_pattern(paths[best], pattern_of(arguments, paths, best))]
         then += text_options(arguments, [named(entry)[1] for entry in entries])
     finish(*(arguments.out / name for name in (PAGE, TABLE, LATEX, NUMBERS)), then=then)
+
+
+def _open(path: str, pattern: str | None) -> Pretrained:
+    try:
+        return open_any(path, pattern=pattern)
+    except UserError as error:
+        if not Path(path).is_dir() or any((Path(path) / name).exists() for name in TOKENIZER_FILES):
+            raise
+        raise UserError(f"{error}; if it is a folder of text, name it after --text") from None
 
 
 def _is_text(entry: str) -> bool:

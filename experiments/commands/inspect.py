@@ -51,7 +51,13 @@ def parser() -> Parser:
     add("--text", nargs="+", default=[], metavar="FILE", help="held-out text; embedded: that of the embedded corpus")
     add_text_settings(options)
     add("--max-bytes", type=size, default=10_000_000, help="most text, an even share of each file (10MB)")
-    add("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s; results are replaced)")
+    add(
+        "--out",
+        type=Path,
+        default=Path("vocabulary"),
+        metavar="FOLDER",
+        help="folder for the results, replacing earlier ones (%(default)s)",
+    )
     add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add("--history", action="store_true", help="log each merge and its effect on --text")
     return options

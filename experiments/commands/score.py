@@ -52,7 +52,7 @@ def parser() -> Parser:
     add = options.add_argument
     add("given", nargs="+", metavar="[ARM=]MODEL|TABLE|[KIND=]TEXT", help="models, or models.csv, and texts")
     add("--text", nargs="+", default=[], metavar="[KIND=]PATH", help="more text, such as folders")
-    add("--out", type=Path, default=Path("score"), metavar="FOLDER", help="(score)")
+    add("--out", type=Path, default=Path("score"), metavar="FOLDER", help="folder for the results (%(default)s)")
     add("--context-bytes", type=whole(2), default=CONTEXT_BYTES, metavar="N", help="context of a token (%(default)s)")
     add(
         "--weights", nargs="+", default=[], metavar="KIND=SHARE", help="weights of the kinds in the total (their bytes)"
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     show_findings(reporter, "The text, models as given", found.result, found.numbers)
     reporter.say(conditions(found.result))
-    finish(*found.written, then=["compare", arguments.out])
+    finish(*found.written, then=["compare", arguments.out] if len(found.result.arms) > 1 else ())
 
 
 def _divided(given: Sequence[str]) -> tuple[list[GivenModel], list[str]]:

@@ -172,6 +172,8 @@ def decision(compared: Comparison, labels: Sequence[str]) -> str:
 
 def detail(result: Findings) -> str:
     """The difference of `Findings.pair`, what its uncertainty includes and what is unequal; a line per further arm."""
+    if len(result.arms) == 1 and not result.trained_here:
+        return "Name further models to compare it with."
     if len(result.arms) == 1:
         return "Choose further arms, such as arms=[bpe,superbpe], to compare."
     first, compared = result.labels[0], result.shown

@@ -131,6 +131,10 @@ def _find(path: Path) -> list[Artifact[Folder]]:
     folder = path.resolve()
     if (folder / MANIFEST).is_file():
         return Store(folder.parent).open_all([folder.name], Folder)
+    if not path.exists():
+        raise UserError(
+            f"{path} does not exist; name folders lm-* of a run's artifacts, or the folder of its artifacts"
+        )
     store = Store(path)
     if not (names := store.names("lm-")):
         raise UserError(

@@ -267,7 +267,9 @@ class Corpus:
             )
             return "; ".join([why, *lacking])
         chosen = self.selection(split)
-        why = f"none passes {', '.join(chosen)}" if chosen else "none is left" if lacking else "all are empty"
+        if not chosen and not lacking:
+            return f"the corpus is empty: no document of {where} contains text"
+        why = f"none passes {', '.join(chosen)}" if chosen else "none is left"
         return f"the corpus is empty: of the documents of {where}, {'; '.join([why, *lacking])}"
 
     def selection(self, split: Split = "train") -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import os
 import re
 import warnings
 from collections.abc import Iterable, Sequence
@@ -40,12 +41,14 @@ def find(paths: Iterable[str], form: str | None, cache: str | None = None) -> li
     for given in paths:
         if not isinstance(given, str | Path):  # types are not checked in user code
             raise UserError(f"the path {given!r} is not a string")
-        for file in _matches(str(given)):
+        for file in _matches(os.path.expanduser(given)):  # noqa: PTH111 (a path of "" stays)
             detected = form or named_format(file)
             if cache is not None and isinstance(file, RemoteFile):
                 file = replace(file, cache=_made(cache))
             if detected is None:
-                raise UserError(f"{file}: unknown file type; name it {READABLE}, or set format=jsonl")
+                raise UserError(
+                    f"{file}: unknown file type; name it {READABLE}, or set format=txt, jsonl, csv or parquet"
+                )
             if detected == "arrow" and isinstance(file, RemoteFile):
                 raise UserError(f"{file}: a dataset that `save_to_disk` wrote; download it, and read it from disk")
             if form is None and detected == "jsonl" and ".json" in PurePath(str(file)).suffixes and is_array(file):

@@ -113,7 +113,8 @@ def load(folder: Path) -> Stored:
     try:
         text = read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}") from None
+        other = "; Tokenizer.from_pretrained opens other formats" if folder.exists() else ", for it does not exist"
+        raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}{other}") from None
     found, written = loads(text, path)
     _check_hf_file(folder / HF_FILE, written, found)
     if isinstance(read := found.provenance.get(seen.KEY), seen.Read):

@@ -12,6 +12,7 @@ from tokenizer.errors import UserError
         [
             (["bpe.vocab_sise=3"], r"unknown configuration key 'bpe.vocab_sise' \(did you mean 'bpe.vocab_size'\?\)"),
             (["vocab_size=300"], r"did you mean 'bpe.vocab_size' or 'superbpe.vocab_size'\?"),
+            (["superbpe.preset=digits"], r"superbpe=NAME chooses one of boundless, digits"),
             (["corpuss=files"], r"did you mean 'corpus'\?"),
             (["zzz=1"], "known: arms, reference"),
             (["bpe.zzz=1"], "known: bpe.vocab_size"),

@@ -207,7 +207,7 @@ def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_comm
         ('{"content": "a"}', [], "name the one that holds the text with --field NAME"),
         ('{"text": 7}', [], "at column 10; fix the line, or leave damaged lines out with --on-error skip"),
         ('{"text": "a"}', ["--vocab-size", "100"], "--vocab-size: '100' is not a whole number of at least 257"),
-        ('{"text": ""}', [], "the documents of PATH, all are empty"),
+        ('{"text": ""}', [], "the corpus is empty: no document of PATH contains text"),
     ],
 )
 def test_messages_name_the_options_of_the_command(tmp_path, mistake, record, options, message):
@@ -233,6 +233,21 @@ def test_a_place_that_cannot_be_written_is_found_before_any_work(command, small,
     words = [{"TEXT": small[1], "OUT": "/proc/x/y", "hf": "tiktoken"}.get(word, word) for word in REST[command]]
     error = mistake(command, small[command == "train"], *words)
     assert "cannot write there (No such file or directory); name another place" in error
+
+
+def test_a_tilde_is_the_home_in_every_spelling(tmp_path, monkeypatch, mistake):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a text")
+    assert main.run(["train", "~/*.txt", "--vocab-size", "258", "--to=~/to"]) == 0
+    assert main.run(["fertility", "~/to", "a=~/a.txt", "--out=~/out"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} >= {"to", "out"}
+    assert not (tmp_path / "~").exists()
+    assert "(name the text without an option)" in mistake("train", "--text", "a.txt")
+    assert "unrecognized arguments: a.txt (text follows --text)" in mistake("inspect", "to", "a.txt")
+    assert "none.jsonl: no such file" in mistake("score", "a/b", "a/none.jsonl")
+    assert "none does not exist" in mistake("generate", "none", "--prompt", "a")
 
 
 def test_a_warning_shows_no_source_line_and_an_empty_folder_that_a_full_disk_left_is_used(tmp_path, capsys):
@@ -279,7 +294,7 @@ def test_help_and_mistakes_load_no_slow_package(tmp_path):
         "train nothere --vocab-size 300 --to b", "encode nothere a.txt --to b", "fertility nothere --text a.txt",
         "export nothere b --to hf", "extend nothere a.txt --vocab-size 300 --to b", "trim nothere a.txt --to b",
         "push nothere a/b", "score nothere a.txt", "generate nothere --prompt a", "compare nothere.csv",
-        "downstream nothere --tasks a --out b", "extend-model nothere nothere b",
+        "downstream nothere --tasks a --out b", "downstream a/b --tasks . --out b", "extend-model nothere nothere b",
     ]  # fmt: skip
     code = f"""import sys
 from experiments.cli.main import run

@@ -342,6 +342,7 @@ def test_the_training_text_in_a_tokenizers_own_folder_is_found(made, tmp_path, c
         (["{root}/array.json", "{root}/table.csv"], "no tokenizer given"),
         (["{root}/gpt2", "{root}/none.jsonl"], "none.jsonl"),
         (["{root}/none/", "{root}/english.jsonl"], "does not exist"),
+        (["{root}/gpt2", "a={root}", "{root}/english.jsonl"], "if it is a folder of text, name it after --text"),
         (["{root}/gpt2", "{root}/gpt2", "{root}/english.jsonl"], "gpt2'; write NAME=PATH"),
         (["{root}/gpt2", "a={root}/english.jsonl", "b={root}/*.jsonl"], "is in the sources a and b"),
         (["{root}/gpt2", "a={root}/english.jsonl", "a={root}/other.jsonl"], "two texts are called 'a'"),

@@ -137,7 +137,7 @@ def test_reasons_for_an_empty_corpus_are_true(tmp_path):
     with pytest.raises(UserError, match=r"corpus is empty.*; 3 damaged records .*a\.jsonl: line 1: not a JSON"):
         skipping(tmp_path / "a.jsonl")
     (tmp_path / "b.jsonl").write_text('{"text": ""}\n')
-    with pytest.raises(UserError, match="all are empty"):
+    with pytest.raises(UserError, match="contains text"):
         skipping(tmp_path / "b.jsonl")
     (tmp_path / "c.jsonl").write_bytes(lines(b"damaged"))
     corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "c.jsonl")], on_error="skip", heldout_fraction=1e-9))

@@ -63,8 +63,8 @@ impl Collector {
         if let Err(error) = simdutf8::compat::from_utf8(&self.batch.data[start..]) {
             if !settings.replace_invalid {
                 return Err(Failure::Damage(format!(
-                    "not UTF-8 at byte {} of the text; fix the file, or set on_invalid_utf8=replace to read malformed \
-                     bytes as U+FFFD",
+                    "not UTF-8 at byte {} of the text; convert the file to UTF-8, or set on_invalid_utf8=replace to read \
+                     malformed bytes as U+FFFD",
                     base + error.valid_up_to() as u64
                 )));
             }
