@@ -347,8 +347,8 @@ def _score(
     context.reporter.say(f"text: {text.facts[0][1]}", style="dim")
     cache = context.store.root / WEIGHTS
     with context.reporter.stage("find the models"):
-        loading.place()  # fails before any text is encoded
         opened = {given: OpenedModel(given, loading, cache) for given in models}
+        loading.place()  # fails before any text is encoded, and imports Torch
         tokenizers = {given: model.tokenizer.tokenizer.sha256 for given, model in opened.items()}
         for model in opened.values():
             model.start  # noqa: B018 (fails before any model is scored)
