@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser("score", __doc__)
+    options = Parser("score", __doc__, "the same command continues where this one stopped")
     add = options.add_argument
     add("given", nargs="+", metavar="[ARM=]MODEL|TABLE|[KIND=]TEXT", help="models, or models.csv, and texts")
     add("--text", nargs="+", default=[], metavar="[KIND=]PATH", help="more text, such as folders")

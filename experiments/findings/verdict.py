@@ -285,11 +285,12 @@ def _unequal(result: Findings) -> str:
     ]
     if result.left_out:
         notes.append(f" {result.left_out}")
-    parameters, inner = zip(*(result.arms[i].lm.contents.parameters for i in result.pair), strict=True)
+    parameters, inner = zip(*(arm.lm.contents.parameters for arm in result.arms), strict=True)
     if len(set(parameters)) > 1:
-        where = f"{_listed([f'{n:,}' for n in inner])} of them in the layers"
+        most = len(parameters)
+        where = f"{_listed([f'{n:,}' for n in inner], most)} of them in the layers"
         where = "only in the embeddings" if len(set(inner)) == 1 else where
-        notes.append(f" The models differ: {_listed([f'{n:,}' for n in parameters])} parameters, {where}.")
+        notes.append(f" The models differ: {_listed([f'{n:,}' for n in parameters], most)} parameters, {where}.")
     return "".join(notes)
 
 
