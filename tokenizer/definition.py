@@ -317,8 +317,10 @@ class Definition:
 
         If a token has several derivations, only one ever applies.
         """
-        live = self.merge_ids[self.encoder.live_merges()].astype(np.int64)
-        return live[self.encoder.tokens_in_tokens()[live[:, 2]] == 1]
+        merges = self.merge_ids[self.encoder.live_merges()].astype(np.int64)
+        made = self.encoder.tokens_in_tokens() == 1
+        applied: npt.NDArray[np.int64] = merges[made[merges[:, 2]]]
+        return applied
 
     def merges_with(self, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]:
         """`merge_ids` followed by new merges of [k, 2] ids. The new tokens get the ids after the highest one."""

@@ -136,8 +136,8 @@ class Tokenizer(TokenizerLike):
         merged = self.definition.encoder.tokens_in_tokens() == 1
         if self.mode == "two-pass":  # the pattern may cut such a token before it is merged
             merged[self.merge_ids[self.n_phase1_merges :, 2]] = True
-        parts = [i for i in parts.tolist() if not merged[i] or not NOT_IN_UTF8.isdisjoint(vocab[i])]
-        return np.union1d(texts, parts).astype(np.int64)
+        never = [i for i in parts.tolist() if not merged[i] or not NOT_IN_UTF8.isdisjoint(vocab[i])]
+        return np.union1d(texts, never).astype(np.int64)
 
     @property
     def changes_text(self) -> bool:
