@@ -191,4 +191,4 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
         software = HuggingFace(json.dumps(content).encode(), str(files[0]))
         return ExternalTokenizer(software, special_tokens=specials, reason=reason)
     except UserError as error:
-        raise UserError(f"{reason}; and {error}") from None
+        raise UserError(reason if str(error) == reason else f"{reason}; and {error}") from None

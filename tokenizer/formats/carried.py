@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tokenizer.corpus import seen
 from tokenizer.definition import Definition, Described, Stored
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.errors import UserError, listed, quoted, shortened
 from tokenizer.files import confined, parse_json, read_text
 from tokenizer.formats import renumbering
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE
@@ -30,6 +30,7 @@ KEY = "carried"
 MAP_FILE = "special_tokens_map.json"
 GENERATION_FILE = "generation_config.json"
 TEMPLATE_FILE = "chat_template.jinja"
+ADDED_FILE, _ADDED_KEY = "added_tokens.json", "added_tokens_decoder"
 TEMPLATE_FOLDER = "additional_chat_templates"
 _TEMPLATE_KEY = "chat_template"
 
@@ -39,12 +40,12 @@ _CLASSES = (_CLASS, "TokenizersBackend", "SuperBPETokenizerFast")
 """Classes without defaults of their own."""
 _READ = {
     *("superbpe.json", "external.json", "manifest.json", seen.FILE, HF_FILE, HF_CONFIG_FILE, MAP_FILE),
-    *("added_tokens.json", "vocab.json", "merges.txt", "encoder.json", "vocab.bpe"),
+    *(ADDED_FILE, "vocab.json", "merges.txt", "encoder.json", "vocab.bpe"),
     *("tokenizer.tiktoken", "tokenizer.tiktoken.json", GENERATION_FILE, TEMPLATE_FILE),
 }
 """Files that tokenizers are read from, or that we write."""
 _REPLACED = {
-    *("tokenizer_class", "added_tokens_decoder", "name_or_path", "special_tokens_map_file", "tokenizer_file"),
+    *("tokenizer_class", _ADDED_KEY, "name_or_path", "special_tokens_map_file", "tokenizer_file"),
     *("vocab_file", "merges_file", "superbpe_file", "fast_tokenizer_files", "files_loaded", "backend", "is_local"),
     *("local_files_only", "transformers_version"),
 }
@@ -97,7 +98,7 @@ def collect(
         read: names of files that the tokenizer was read from.
     """
     left: list[str] = []
-    parsed: dict[str, dict[str, Any]] = {HF_CONFIG_FILE: {}, MAP_FILE: {}, GENERATION_FILE: {}}
+    parsed: dict[str, dict[str, Any]] = {HF_CONFIG_FILE: {}, MAP_FILE: {}, ADDED_FILE: {}, GENERATION_FILE: {}}
     files: dict[str, str] = {}
     templates = sorted(f"{TEMPLATE_FOLDER}/{path.name}" for path in (folder / TEMPLATE_FOLDER).glob("*.jinja"))
     for name in (*parsed, TEMPLATE_FILE, *templates):
@@ -106,7 +107,7 @@ def collect(
                 continue
             if name in parsed:
                 parsed[name] = parse_json(text, folder / name)
-            if name not in (HF_CONFIG_FILE, MAP_FILE):
+            if name not in (HF_CONFIG_FILE, MAP_FILE, ADDED_FILE):
                 files[name] = text
     config = with_map(parsed[HF_CONFIG_FILE], parsed[MAP_FILE])
     settings = _settings(config, _defaults(definition) if own else _DEFAULTS, left)
@@ -115,6 +116,14 @@ def collect(
         settings = {"bos_token": None, "pad_token": None} | settings  # these classes have none by default
     if isinstance(kind, str) and kind not in _CLASSES:
         left.append(f"the defaults of {quoted(kind)}, since the class that is written is {_CLASS}")
+    added = config.get(_ADDED_KEY)
+    strings = map(_string, added.values()) if isinstance(added, dict) else ()
+    unknown = {*strings, *parsed[ADDED_FILE]} - {*definition.special_tokens, *definition.preparation.added_tokens}
+    if unknown:
+        of_vocab = {*definition.vocab}
+        unknown = {string for string in unknown if string.encode(errors="replace") not in of_vocab}
+    if unknown:
+        left.append(f"the added tokens {listed(map(quoted, sorted(unknown)))}, which the tokenizer's own file lacks")
     if whole:
         with _listed_if_damaged(left):
             entries = [*folder.iterdir(), *(folder / TEMPLATE_FOLDER).glob("*")]
@@ -231,7 +240,7 @@ def merged(model: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, Any]:
 
 def with_map(config: dict[str, Any], tokens: dict[str, Any]) -> dict[str, Any]:
     """`tokenizer_config.json` with the tokens of `special_tokens_map.json`, in the precedence of `transformers`."""
-    return tokens | config if "added_tokens_decoder" in config else config | tokens
+    return tokens | config if _ADDED_KEY in config else config | tokens
 
 
 def check_size(path: Path) -> None:

@@ -73,7 +73,7 @@ def read(
         content = content if is_tekken else hf_import.with_named(content, named.values(), files[0])
         found = (tiktoken.from_tekken if is_tekken else hf_import.parse)(content, files[0])
     elif kind == "gpt2":
-        added = {i: {"content": string} for string, i in _optional(parent / "added_tokens.json").items()}
+        added = {i: {"content": string} for string, i in _optional(parent / carried.ADDED_FILE).items()}
         config = {"added_tokens_decoder": added} | _optional(parent / HF_CONFIG_FILE)
         found = gpt2.read(files[0], files[1], pattern, config)
     else:

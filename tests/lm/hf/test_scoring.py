@@ -221,7 +221,11 @@ def test_a_model_that_sees_later_tokens_is_rejected(tmp_path):
 
 
 def test_the_model_of_an_adapter_is_found_before_anything_is_scored(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="has no config.json"):
+        pretrained.base_of(tmp_path)
+    (tmp_path / "config.json").touch()
     assert pretrained.base_of(tmp_path) is None
+    (tmp_path / "config.json").unlink()
     about = tmp_path / pretrained.ADAPTER
     about.write_text("{}")
     with pytest.raises(UserError, match=r"adapter_model.safetensors; save"):

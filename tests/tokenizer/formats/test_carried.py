@@ -167,10 +167,13 @@ def test_formats_without_settings_take_those_beside_them(kind, tokenizer, source
 def test_what_does_not_fit_the_result_is_named(source, text, tmp_path, capsys):
     config = json.loads((source / CONFIG).read_text())
     tokens = {"pad_token": "[|no|]", "mask_token": "[|mask|]", "extra_special_tokens": {"image_token": "[|img|]"}}
-    (source / CONFIG).write_text(json.dumps(config | tokens | {"tokenizer_class": "Qwen2Tokenizer"}))
+    listed = {"added_tokens_decoder": {"400": {"content": "[|new|]"}, "299": {"content": "[|user|]"}, "401": None}}
+    (source / CONFIG).write_text(json.dumps(config | tokens | listed | {"tokenizer_class": "Qwen2Tokenizer"}))
+    (source / "added_tokens.json").write_text('{"[|old|]": 402, "[|pad|]": 299, "e": 68}')
     (source / MAP_FILE).unlink()
     assert main.run(["export", str(source), str(tmp_path / "out"), "--to", "hf"]) == 0
     printed = capsys.readouterr().out
+    assert "the added tokens 'None', '[|new|]', '[|old|]', which the tokenizer's own file lacks" in printed
     for left in ("pad_token '[|no|]'", "mask_token '[|mask|]'", "extra_special_tokens '[|img|]'", "Qwen2Tokenizer"):
         assert left in printed
     assert json.loads((tmp_path / "out" / CONFIG).read_text())["pad_token"] == "[|done|]"  # the default of our folders
