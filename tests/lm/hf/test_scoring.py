@@ -221,7 +221,7 @@ def test_a_model_that_sees_later_tokens_is_rejected(tmp_path):
 
 
 def test_the_model_of_an_adapter_is_found_before_anything_is_scored(tmp_path, monkeypatch):
-    with pytest.raises(UserError, match="has no config.json"):
+    with pytest.raises(UserError, match=r"has no config\.json"):
         pretrained.base_of(tmp_path)
     (tmp_path / "config.json").touch()
     assert pretrained.base_of(tmp_path) is None
