@@ -20,7 +20,7 @@ import math
 import os
 import sys
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -143,6 +143,7 @@ def _library(folder: Path | None = None) -> Any:
     return TaskManager(include_path=None if folder is None else str(folder), include_defaults=folder is None)
 
 
+@cache
 def register() -> None:
     """Let lm-eval know our models by the name `superbpe`; it has no entry points for models of other packages."""
     from lm_eval.api.registry import register_model

@@ -182,7 +182,7 @@ def _measured(arm, corpus, heldout, n_bytes):
 
 @pytest.mark.slow
 def test_tokenizers_of_one_recipe_and_two_halves_seldom_win_and_handicaps_are_found(tmp_path):
-    """25 A/A experiments on parts of Python's documentation, each of which is a source.
+    """50 A/A experiments on parts of Python's documentation, each of which is a source.
 
     The model is a bigram model, whose loss varies by 0.05 % between seeds.
     """
@@ -194,7 +194,7 @@ def test_tokenizers_of_one_recipe_and_two_halves_seldom_win_and_handicaps_are_fo
     winners = {True: 0, False: 0}
     found = dict.fromkeys((5.0, 10.0, 20.0), 0)
     contained = dict(found)
-    for experiment in range(25):
+    for experiment in range(50):
         rng = np.random.default_rng([experiment])
         order = rng.permutation(len(parts_of_text))
         heldout = [(source, text) for i in order[:20] for source, texts in [parts_of_text[i]] for text in texts]
@@ -223,6 +223,6 @@ def test_tokenizers_of_one_recipe_and_two_halves_seldom_win_and_handicaps_are_fo
             compared = compare_all(runs(handicap), further=further)[0, 1]
             found[handicap] += compared.verdict is Decision.WORSE
             contained[handicap] += compared.interval[0] <= handicap <= compared.interval[1]
-    assert winners[True] <= 2 < winners[False]
-    assert min(found.values()) >= 24
-    assert min(contained.values()) >= 22
+    assert winners[True] <= 3 < winners[False]
+    assert min(found.values()) >= 49
+    assert min(contained.values()) >= 45

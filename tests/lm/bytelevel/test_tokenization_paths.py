@@ -74,7 +74,7 @@ def test_longer_strings_of_every_pattern_and_fence(name):
             check(bpe(name, alphabet), alphabet, prefixes(alphabet, 2, 2, 12), every=4)
         elif kept:
             tokenizer = superwords(Rules(fence=name, phase1_fence=kept), alphabet)
-            several.append(check(tokenizer, alphabet, prefixes(alphabet, 2, 3, 12), every=4))
+            several.append(check(tokenizer, alphabet, prefixes(alphabet, 4, 3, 12), every=4))
     assert all(several)
 
 
