@@ -191,14 +191,14 @@ class Search:
                     more.append(best._replace(transition=lower))
                 else:
                     at = f"{si(best.transition)} tokens, {percent(best.transition / best.size, 0)} of the vocabulary"
-                    edges.append(f"the transition of {best.name} ({at}) is the lowest tried")
+                    edges.append(f"The transition of {best.name} ({at}) is the lowest tried")
             if best.size == largest:
                 if not fixed_sizes and 2 * best.size <= MOST_TOKENS:
                     largest = 2 * best.size
                     start = 2 * best.transition if isinstance(best.transition, int) else best.transition
                     more += [Cell(largest, self.pattern), best._replace(size=largest, transition=start)]
                 else:
-                    edges.append(f"the vocabulary of {best.name} is the largest tried")
+                    edges.append(f"The vocabulary of {best.name} is the largest tried")
             if not more:
                 return edges
             self.train(more)

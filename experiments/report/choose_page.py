@@ -13,7 +13,7 @@ from experiments.numbers import percent, si, signed
 from experiments.progress import Lines, Table
 from experiments.report import page
 from experiments.report.fertility_page import ABOUT_STRR, difference, with_interval
-from experiments.report.figures import Figure, colour, data, shape, spec, vocabulary_axis
+from experiments.report.figures import Figure, colour, data, shape, spec
 from experiments.shell import command_text
 from tokenizer.corpus.text_files import without_ending
 from tokenizer.errors import counted, listed
@@ -213,8 +213,10 @@ def _frontier(report: Mapping[str, Any]) -> Figure:
         for one in report["tokenizers"]
     ]
     labels = list(dict.fromkeys(row["tokenizer"] for row in rows))
+    # Recipes stand side by side at each size, where their costs often coincide.
     points = data().mark_point(strokeWidth=2).encode(
-        x=vocabulary_axis(rows),
+        x=alt.X("vocab_size:O", title="vocabulary size", axis=alt.Axis(format=".3~s", labelAngle=0, labelOverlap=True)),
+        xOffset=alt.XOffset("tokenizer:N", scale=alt.Scale(domain=labels)),
         y=alt.Y("flops_per_byte:Q", title="FLOPs per byte", axis=alt.Axis(format="~s"), scale=alt.Scale(zero=False)),
         color=colour(labels),
         shape=shape(labels),

@@ -368,7 +368,7 @@ def test_the_grid_grows_until_the_cheapest_is_inside(text, tmp_path):
     costs = {one.name.rpartition("-t")[2]: one.flops_per_byte for one in grown.tokenizers if one.superwords}
     assert list(costs) == ["480", "540", "420", "360"]
     assert min(costs, key=costs.get) == "420"
-    assert grown.edges == ["the vocabulary of digits-600-t420 is the largest tried"]
+    assert grown.edges == ["The vocabulary of digits-600-t420 is the largest tried"]
     fixed = choice.choose_tokenizers(corpus, transitions=[0.8, 0.9], **settings)
     assert len(fixed.tokenizers) == 3
     assert any("80 % of the vocabulary) is the lowest tried" in edge for edge in fixed.edges)
