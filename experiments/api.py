@@ -49,7 +49,6 @@ class Vocabulary:
         sides: The tokenizers with descriptions of their tokens, and measurements on the text.
         numbers: The content of `vocabulary.json`.
         batches: The measured text; empty without text.
-        written: Files that were written.
     """
 
     sides: Sequence[Side]
@@ -174,12 +173,10 @@ class ComparedRuns:
     """The results of several runs as one comparison.
 
     Attributes:
-        result: The comparison.
         runs: The records of the runs, without those that have no result.
         deployment: The model that will be deployed.
         notes: Runs and models that were left out, and why.
         numbers: The content of `comparison.json`; empty if the runs are only combined.
-        written: Files that were written.
     """
 
     result: Findings

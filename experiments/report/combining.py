@@ -46,7 +46,6 @@ class _Group:
         store: Artifacts of that run.
         settings: The arm's settings that all of these runs share.
         models: The models and their scores by seed.
-        folders: Folders of the runs.
     """
 
     entry: ArmRecord
