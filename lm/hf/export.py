@@ -41,7 +41,7 @@ class Exported:
         architecture: Class that `AutoModelForCausalLM` returned.
         vocab_size: Rows of the tables, one per id of the tokenizer.
         padding_rows: Rows that were cut off.
-        difference: Their largest difference.
+        difference: Largest difference of two compared logits.
         n_texts: Number of texts whose ids and decoded text were compared.
         tokenizer_note: Empty if `AutoTokenizer` gives the same ids; otherwise the reason and the remedy.
         left: Phrases that name what the tokenizer's folder has and the exported one does not.
