@@ -8,11 +8,7 @@ _HOME = Path(__file__).parents[1]
 
 
 def foreign(home: Path = _HOME) -> str | None:
-    """Say which package of this project is another's: of a folder earlier on the path, or of a later installation.
-
-    Args:
-        home: The folder that the packages are installed in.
-    """
+    """Say which package of this project is another's: of a folder earlier on the path, or of a later installation."""
     record = "".join(path.read_text("utf-8") for path in home.glob("superbpe_framework-*.dist-info/RECORD"))
     for name in ("tokenizer", "superbpe", "lm", "configs", "experiments"):
         spec, file = find_spec(name), home / name / "__init__.py"

@@ -49,7 +49,6 @@ class Vocabulary:
         sides: The tokenizers with descriptions of their tokens, and measurements on the text.
         numbers: The content of `vocabulary.json`.
         batches: The measured text; empty without text.
-        written: Files that were written.
     """
 
     sides: Sequence[Side]
@@ -174,12 +173,10 @@ class ComparedRuns:
     """The results of several runs as one comparison.
 
     Attributes:
-        result: The comparison.
         runs: The records of the runs, without those that have no result.
         deployment: The model that will be deployed.
         notes: Runs and models that were left out, and why.
         numbers: The content of `comparison.json`; empty if the runs are only combined.
-        written: Files that were written.
     """
 
     result: Findings
@@ -222,7 +219,6 @@ def compare_runs(
     reference: str | None = None,
     artifacts: str | None = None,
     tolerance: float | None = None,
-    downstream: Path | None = None,
     out: Path | None = None,
 ) -> ComparedRuns:
     """Compare the models of finished runs by loss per byte. Nothing is trained.
@@ -232,14 +228,12 @@ def compare_runs(
         reference: Label of the tokenizer with which the others are compared; None for the first BPE.
         artifacts: Folder to which the runs' artifacts were moved; None if they are where the runs made them.
         tolerance: Accepted relative difference of equal budgets; None for that of the runs.
-        downstream: A `downstream.json` with scores of these models.
         out: Folder for the page and its numbers; None to write nothing.
 
     Raises:
         UserError: There is no finished run, or the runs cannot be compared.
     """
     combined = combine_runs(runs, reference=reference, artifacts=artifacts, tolerance=tolerance)
-    from experiments.report import combining
     from experiments.report.artifact import provenance
 
     result, done = combined.result, combined.runs
@@ -247,8 +241,7 @@ def compare_runs(
     facts = [[run.folder, f"{run.command} {command_text(run.swept)} ({run.started})"] for run in done]
     origin = provenance(result, [], corpus=facts, config="")
     command = done[0].command if len({run.command for run in done}) == 1 else ""
-    rows = combining.downstream_rows(result, downstream) if downstream else []
-    more = {"downstream": rows, "notes": list(combined.notes)}
+    more = {"notes": list(combined.notes)}
     written, numbers = write_comparison(result, combined.deployment, out, command=command, origin=origin, more=more)
     return replace(combined, numbers=numbers, written=written)
 

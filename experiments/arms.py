@@ -47,10 +47,7 @@ class Arm:
         label: Name of the arm in tables and charts.
         recipe: How the tokenizer is made.
         pattern: Phase-1 pattern, resolved.
-        bpe: Settings of phase 1.
-        superbpe: Settings of phase 2.
         source: File or repository of an existing tokenizer.
-        revision: Revision of the repository.
         end_of_text: Token that ends its documents; None for its own.
     """
 

@@ -52,9 +52,7 @@ class Outcome(NamedTuple):
     """Findings of a run: set from the stage `evaluate` on, with the page from `report` on.
 
     Attributes:
-        page: Path of the report.
         rungs: Comparison of the largest models at every budget, smallest first.
-        records: Their records.
         step: Change to the run that would settle what the comparison leaves open.
     """
 

@@ -79,9 +79,6 @@ class Table(NamedTuple):
     """A table of a page or of the terminal; further `Lines` of a cell are remarks.
 
     Attributes:
-        title: Title.
-        header: Names of the columns.
-        rows: Cells of each row.
         text: Columns of text, which are left-aligned; the others are right-aligned.
     """
 

@@ -122,8 +122,6 @@ class Counts(Reading):
     Attributes:
         n_distinct: Distinct pretokens.
         n_pretokens: Occurrences of all pretokens.
-        n_bytes: Bytes of text.
-        n_documents: Documents.
         sources: The parts of the text by name, if they have names: `weight`, `n_documents`, `n_bytes`, `n_pretokens`.
         skipped: Records that `corpus.on_error=skip` left out: number, numbers by file, first places; empty if none.
     """
@@ -141,8 +139,6 @@ class TokenizerFolder(Contents):
     """A saved tokenizer.
 
     Attributes:
-        vocab_size: Size of its vocabulary.
-        sha256: Hash of the tokenizer.
         source: File or repository that it was loaded from, if it was not trained here.
         revision: Commit of that repository.
         software: Library that runs it, if our core cannot.
@@ -161,8 +157,6 @@ class TrainedTokenizer(Reading):
 
     Attributes:
         tokenizer: Name of the tokenizer's artifact.
-        sha256: Hash of the tokenizer.
-        vocab_size: Size of its vocabulary.
         exhausted: Phase 1: whether the corpus ran out of pairs.
     """
 
@@ -178,10 +172,7 @@ class ShardsFolder(Reading):
 
     Attributes:
         n_tokens: Tokens, including one separator per document.
-        n_documents: Documents.
-        n_bytes: Bytes of the documents.
         dtype: Type of the stored ids.
-        vocab_size: Size of the vocabulary.
         text_loss: Text that the tokenizer changes or cannot represent (`lm.data.shards.TextLoss`); None if it keeps
             all text.
     """
@@ -204,7 +195,6 @@ class HeldoutDocuments(Reading):
     """Facts about the held-out documents that do not depend on the tokenizer.
 
     Attributes:
-        n_documents: Documents.
         names: Names of the groups of documents, by `source` and `script`.
         sha256: Hash of the documents in their order.
         skipped: As `Counts.skipped`.
@@ -222,13 +212,11 @@ class Contamination(Contents):
 
     Attributes:
         corpus: Hash of the corpus.
-        ngram_words: Words of an n-gram.
         n_documents: Held-out documents.
         clean_documents: Documents that share no n-gram with the training text.
         whole_documents: Documents that also are documents of the training text.
         n_words: Words of the held-out documents.
         shared_words: Words inside a shared n-gram.
-        training_bytes: Bytes of the training text.
     """
 
     corpus: str
@@ -291,7 +279,6 @@ class TuningRun(Contents):
     """A short training run with a factor on the peak learning rates.
 
     Attributes:
-        factor: The factor.
         bits_per_byte: Loss on training documents that the run did not read; None if it diverged.
         n_documents: Number of these documents.
     """
@@ -356,13 +343,8 @@ class Scores(Contents):
         confidence: Confidence level of the interval.
         eos_nats_per_document: Loss of the separator that ends each document; None if the model has none.
         bytes_per_token: Bytes per token on the held-out text.
-        n_documents: Number of documents.
-        n_bytes: Bytes of the documents.
-        n_tokens: Tokens of the documents.
-        context_bytes: Maximum context, in bytes.
         position_limited_share: Share of bytes whose context was limited by the trained positions.
         short_context_share: Share of bytes with a context shorter than `eval.min_context_bytes`.
-        cost: Cost of inference.
         seeds: Loss of each training seed and their standard deviation, if there are several.
     """
 
@@ -395,12 +377,10 @@ class ArmRecord(Contents):
         heldout: Name of the held-out shards.
         lms: Names of the models, one per seed.
         evaluations: Names of the evaluations, one per seed.
-        vocab_size: Size of the vocabulary.
         bytes_per_token: Bytes per token on the held-out text.
         bits_per_byte: Loss on the held-out text.
         interval: Confidence interval of the loss.
         percent: Difference of the bits per byte to those of the first arm, in percent of them.
-        percent_interval: Its confidence interval.
         verdict: `better`, `worse` or `undecided` against the first arm, or `withheld`.
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`).
@@ -432,12 +412,7 @@ class ArmRecord(Contents):
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRecord(Contents):
-    """A finished comparison, as stored in `run.json`.
-
-    Attributes:
-        arms: The arms.
-        confidence: Confidence of all intervals.
-    """
+    """A finished comparison, as stored in `run.json`."""
 
     arms: list[ArmRecord]
     confidence: float

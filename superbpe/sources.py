@@ -24,9 +24,6 @@ MOST_BYTES = 1 << 32
 def check_not_empty(n_bytes: Mapping[str, int]) -> None:
     """Reject sources without text: a missing language could otherwise go unnoticed.
 
-    Args:
-        n_bytes: bytes of text by the names of the sources.
-
     Raises:
         UserError: a source is empty.
     """

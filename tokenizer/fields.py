@@ -30,9 +30,7 @@ class Limits:
     """Values that a field may have, and what it is.
 
     Attributes:
-        least: Lowest number.
         above: A number that the value must be greater than.
-        most: Highest number.
         below: A number that the value must be less than.
         choices: The values that are allowed, if they can be listed.
         remedy: End of the message about a number out of range.

@@ -271,10 +271,6 @@ def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
     """Check that files are regular files inside the folder, and have the recorded sizes.
 
-    Args:
-        folder: folder of the files.
-        files: result of `recorded`.
-
     Raises:
         UserError: a name leaves the folder, a file is not a regular file, or a size differs.
         FileNotFoundError: a file is missing.

@@ -28,8 +28,6 @@ class IdCounts(NamedTuple):
 
     Attributes:
         counts: int64 [vocab_size], by id.
-        n_bytes: bytes of the text.
-        read: record of the text.
     """
 
     counts: npt.NDArray[np.int64]
@@ -41,7 +39,6 @@ class Trimmed(NamedTuple):
     """A smaller tokenizer.
 
     Attributes:
-        tokenizer: the tokenizer.
         old_ids: int64 [vocab_size], increasing: the id that each token had before.
     """
 

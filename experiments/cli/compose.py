@@ -45,10 +45,6 @@ for _preset in PRESETS:
 def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     """Convert the configuration that Hydra composed into the typed one.
 
-    Args:
-        cfg: The composed configuration.
-        overrides: The overrides that it was composed with.
-
     Raises:
         UserError: If a value is missing or not allowed.
     """

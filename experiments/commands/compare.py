@@ -43,8 +43,6 @@ def parser() -> Parser:
     add("--out", type=Path, metavar="FOLDER", help="folder for the results (comparison, ladder or robustness)")
     add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
-    page = options.add_argument_group("the page")
-    page.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
     add("--tolerance", type=number(0), help="accepted relative difference of equal budgets (that of the runs)")
     text = options.add_argument_group("perturbed text")
     text.add_argument("--perturb", action="store_true", help="measure tokenizers and models on perturbed text")
@@ -103,7 +101,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
         perturbed.measure(combined.result, out, reporter, documents=arguments.documents)
         _finish(reporter, combined.notes, out / perturbed.NUMBERS, then=["compare", runs[0]])
         return
-    found = compare_runs(runs, **where, downstream=arguments.downstream, out=out)
+    found = compare_runs(runs, **where, out=out)
     from experiments.findings.next_step import Step
     from experiments.findings.terminal import show_findings
 

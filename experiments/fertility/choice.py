@@ -61,12 +61,8 @@ class Finalist:
     """A tokenizer that is worth a comparison by language models.
 
     Attributes:
-        name: Its name.
-        why: Why it is a finalist.
         folder: Where it is saved.
         examples: The superwords that occur most in the text.
-        longest: Its longest token.
-        tokenizer: The tokenizer.
         opens_in: Software that opens an export of it, or does not.
         command: Words of the command, without `superbpe`, that extends the user's tokenizer to this one by all of the
             text; empty for others.
@@ -111,7 +107,6 @@ class Choice(Measured):
         overlap: Text by which the tokenizers are chosen that occurs in the training text.
         training_bytes: Bytes of the text that trains tokenizers.
         smallest_saving: Smallest saving that counts, as a share.
-        tokenizers: All tokenizers with their prices.
         finalists: The finalists, the reference first.
         existing: Names of the tokenizers that the user has.
         unknown: For which of these it is unknown whether they were trained on this text, and why.
@@ -286,7 +281,6 @@ class Decision:
         reference: Name of the tokenizer with which the cheapest is compared.
         smallest_saving: Smallest saving that counts, as a share.
         training_bytes: Bytes of the text that trains tokenizers.
-        candidates: All tokenizers with their prices.
         why: Why each finalist is one, by name, the reference first.
     """
 
@@ -386,12 +380,6 @@ def _bakeoff(corpus: Corpus, documents: Documents, made: Sequence[Finalist], dep
     `experiment=bakeoff`, which have 8,192 tokens. These have 4 layers of width 128, 0.8 million weights, and a head of
     128 per token. The six of a tokenizer take 650 s with the choice of the learning rates, and each scores 1 MB in
     20 s.
-
-    Args:
-        corpus: The text and its split.
-        documents: The measured documents.
-        made: The finalists, the reference first.
-        deployment: The words that name the deployment.
     """
     if len(made) < 2:
         return Bakeoff()

@@ -58,7 +58,6 @@ class Contender(NamedTuple):
     """A tokenizer whose tokens are counted.
 
     Attributes:
-        tally: Its tokens.
         recipe: How it was trained, apart from the size and the transition.
         last_count: Count of its last merge in the training text, or the least that it can be if sources have weights;
             None if that is unknown.
@@ -76,10 +75,7 @@ class Candidate:
     """A tokenizer with its price.
 
     Attributes:
-        name: Its name.
         recipe: How it was trained, apart from the size and the transition.
-        vocab_size: Size of the vocabulary.
-        superwords: Number of superwords.
         lossy: Whether it loses some of the text.
         flops_per_byte: Cost of serving: FLOPs of reading a byte of text and generating another.
         reference: Name of the tokenizer that it is compared with: full-strength BPE of the same size, unless the user
@@ -90,8 +86,6 @@ class Candidate:
             least `LEAST_COUNT` times.
         frontier: Whether no tokenizer of at most its size is cheaper; False if it loses text.
         documents: Number of documents on which it was measured.
-        bytes_per_token: Bytes per token of all text.
-        cache_bytes_per_byte: Bytes of the KV cache per byte of text.
         parameters: Parameters of the embedding and the head.
         last_count: Count of its last merge in the training text; None if that is unknown.
         software: Software that runs it, if our core cannot.
@@ -133,14 +127,7 @@ def price(
     documents: Documents,
     deployed: Deployment,
 ) -> list[Candidate]:
-    """Price all tokenizers, and compare each with its reference on the documents on which both were measured.
-
-    Args:
-        contenders: The tokenizers by name.
-        references: Name of the reference of each.
-        documents: The measured documents.
-        deployed: The model that is served.
-    """
+    """Price all tokenizers, and compare each with its reference on the documents on which both were measured."""
     compared = sum(reference not in (None, name) for name, reference in references.items())
     level = family_level(CONFIDENCE, max(compared, 1))
     priced = []

@@ -34,11 +34,8 @@ class InTraining:
     """Measured documents that are also in a tokenizer's training text.
 
     Attributes:
-        documents: Their number.
         looked_up: Number of documents that could be looked up.
-        bytes: Their bytes.
         files: Measured files that training cut into other documents, which cannot be looked up.
-        sources: Their sources.
     """
 
     documents: int
@@ -53,13 +50,9 @@ class MeasuredTokenizer:
     """A tokenizer that is measured.
 
     Attributes:
-        name: Its name.
-        loaded: The tokenizer and its origin.
-        superwords: Number of superwords.
         training_text: Names of the files that trained it; None if they are unknown.
         in_training: Measured documents in its training text; None if that is unknown.
         unknown_training: Why more of them may be in its training text; empty if none are.
-        loses_text: Whether it loses some of the text.
     """
 
     name: str
@@ -82,7 +75,6 @@ class Fertility(Measured):
     """Tokens that tokenizers need for a text.
 
     Attributes:
-        tokenizers: The tokenizers.
         phase1: How their phases 1 differ; empty if they do not.
         parallel: Field whose values are equal in translations; None without translations.
         original: The source that the others translate; None without translations.

@@ -41,8 +41,6 @@ class Cell(NamedTuple):
     """A tokenizer of the grid.
 
     Attributes:
-        size: Size of the vocabulary.
-        pattern: Phase-1 pattern.
         unit: Unit of phase 1: `document` or `line`.
         preset: Preset of phase 2; None for BPE.
         transition: Number of tokens at which phase 2 starts, or `auto`.
@@ -132,11 +130,7 @@ class Trainer:
     """Trains on the training split of a corpus, and keeps the results in a folder, so that a command can resume.
 
     Attributes:
-        corpus: The text.
-        folder: Folder of the results.
         about: Identity of the text and its split, which is stored with the tokenizers.
-        reporter: Shows the progress.
-        threads: Number of threads.
     """
 
     corpus: Corpus

@@ -29,9 +29,6 @@ class Loss(NamedTuple):
 def measured_losses(run: Path) -> dict[str, Loss]:
     """The losses that a finished run measured, by the SHA-256 of the tokenizer.
 
-    Args:
-        run: Folder of the run.
-
     Raises:
         UserError: The folder has no finished run, or the run's tokenizers are not where it stored them.
     """

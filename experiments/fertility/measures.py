@@ -90,13 +90,8 @@ class Row:
     """Measures of a tokenizer on a group of documents: totals over the documents, divided once.
 
     Attributes:
-        tokenizer: Name of the tokenizer.
         by: How documents are grouped: `all`, `kind`, `source` or `script`.
-        group: Name of the group.
-        documents: Number of documents.
-        bytes: Bytes of text.
         words: Whitespace-separated words.
-        tokens: Number of tokens.
         bytes_per_token: Compression.
         tokens_per_word: Fertility.
         parity: Tokens divided by the reference's tokens of the same documents: the normalized sequence length (Dagan et
@@ -107,9 +102,11 @@ class Row:
         digit_boundaries: Share of the numbers of four digits or more that are cut in groups of three from the right,
             and nowhere else (Singh & Strouse 2024, arXiv 2402.14903).
         cut_characters: Characters with a cut between their bytes, per character.
-    text_ids = tally.tokenizer.text_ids()
-    fairness = gini_of_sources(tally, documents)
-    efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(text_ids), 2)) if tally.counts.any() else 0.0
+        premium: Tokens of parallel text divided by the same tokenizer's tokens of its translation in the first source
+            (Petrov et al. 2023, arXiv 2305.15425); undefined unless the group is a source with such text.
+        gini: Gini coefficient of the cost of the sources (`gini`; Foroutan et al. 2025, arXiv 2508.04796): tokens of
+            parallel text, otherwise per byte; None unless the group is all text, with two sources or more.
+        vocabulary: Number of tokens of text (`TokenizerLike.text_ids`).
         used: Number of these that occur; None unless the group is all text.
         renyi_efficiency: Rényi entropy of the token distribution over log2(vocabulary) (Zouhar et al. 2023); None
             unless the group is all text.
@@ -183,7 +180,6 @@ class Measured:
 
     Attributes:
         reference: Name of the tokenizer with which the others are compared.
-        text: The text.
         deployment: The model whose serving is priced.
         deployment_name: How the user named it.
         alpha: Order of the Rényi entropy.

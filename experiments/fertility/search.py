@@ -38,7 +38,6 @@ class Search:
     """Tokenizers that are trained, and their tokens for the documents to choose by.
 
     Attributes:
-        trainer: Trains tokenizers.
         selection: The documents to choose by.
         documents: Their sizes and groups.
         deployed: The model whose serving is priced.

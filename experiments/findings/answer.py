@@ -33,7 +33,6 @@ class Line:
     """An arm on a kind of text, or on the mix.
 
     Attributes:
-        label: Name of the arm.
         kind: The kind of text, or `MIX`.
         bytes_per_token: Bytes per token of the kind's held-out text.
         serving_flops_per_byte: FLOPs of reading a byte and generating a byte in the deployed model.

@@ -55,7 +55,6 @@ class _Side(NamedTuple):
     """An arm with its held-out text.
 
     Attributes:
-        arm: The arm.
         shards: Its held-out text.
         superword: bool[vocab_size], tokens that are superwords.
         untrained: bool[vocab_size], as `ScoredArm.untrained`.
@@ -101,9 +100,6 @@ def divide(result: Findings) -> dict[str, Any] | None:
     of the reference's bits per byte, with an interval, or None with too few documents or sources; the class "all" is
     their sum. `documents` and `segments` are those with the largest differences in bits, of both signs. All numbers are
     means over seeds. `left_out` is the number of documents without text, or whose text a tokenizer changes.
-
-    Args:
-        result: The comparison.
 
     Returns:
         The numbers; None with a single arm.

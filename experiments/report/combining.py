@@ -28,7 +28,7 @@ from experiments.stages.shards import EncodedArm
 from experiments.store.artifacts import Artifact, Store
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_saved
-from tokenizer.files import digest, read_json
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,7 +46,6 @@ class _Group:
         store: Artifacts of that run.
         settings: The arm's settings that all of these runs share.
         models: The models and their scores by seed.
-        folders: Folders of the runs.
     """
 
     entry: ArmRecord
@@ -169,15 +168,11 @@ def _at_smaller_budget(
 
 
 def _models(entry: ArmRecord, store: Store) -> Iterator[tuple[int, Artifact[TrainedModel], Artifact[Scores]]]:
-    """Seed, model and scores of each model of an arm."""
+    """Seed (of a model from elsewhere its place in the arm), model and scores of each model of an arm."""
     models, scores = store.open_all(entry.lms, TrainedModel), store.open_all(entry.evaluations, Scores)
     for place, (model, evaluation) in enumerate(zip(models, scores, strict=True)):
-        yield _seed(model, place), model, evaluation
-
-
-def _seed(model: Artifact[TrainedModel], place: int) -> int:
-    """Seed of a model; of one from elsewhere its place among the models of its arm."""
-    return place if model.contents.seed is None else model.contents.seed
+        seed = model.contents.seed
+        yield place if seed is None else seed, model, evaluation
 
 
 def tolerance_of(run: Record) -> float:
@@ -260,28 +255,3 @@ def stored_rungs(rungs: Sequence[ComparisonRecord], store: Store) -> list[Findin
         tuning, luck = [entry.tuning for entry in rung.arms], [entry.luck for entry in rung.arms]
         found.append(Findings(at_budget, {}, tuning=tuning, luck=luck))
     return found
-
-
-def downstream_rows(result: Findings, path: Path) -> list[dict[str, Any]]:
-    """Return the task scores of the result's models in a `downstream.json`, sorted by task and metric.
-
-    Raises:
-        UserError: If `superbpe downstream` did not write the file, or it has none of these models.
-    """
-    models = {
-        model.name: {"tokenizer": arm.label, "seed": _seed(model, place)}
-        for arm in result.arms
-        for place, model in enumerate(arm.lms)
-    }
-    try:
-        content = read_json(path)
-        names = {model["label"]: model["lm"] for model in content["models"]}
-        columns = ("task", "metric", "value", "stderr", "straddle_share")
-        rows = [(names[row["model"]], {key: row[key] for key in columns}) for row in content["rows"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{path} was not written by superbpe downstream; name a downstream.json") from None
-    scores = [models[name] | row for name, row in rows if name in models]
-    if not scores:
-        missing = ", ".join(arm.lm.name for arm in result.arms)
-        raise UserError(f"{path} has scores of {', '.join(names.values())}, but the models of these runs are {missing}")
-    return sorted(scores, key=lambda row: (row["task"], row["metric"]))

@@ -95,7 +95,6 @@ def gather(
             if tuned is not None
             for run in tuned.runs
         ],
-        "downstream": [],
         "measured_bytes": sum(len(document.encode()) for document in heldout),
         "compression": [
             {"tokenizer": arm.label, "vocab_size": size, "bytes_per_token": density}

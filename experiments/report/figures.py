@@ -42,9 +42,7 @@ class Figure:
 
     Attributes:
         name: Name of the page's element and of files.
-        title: Title above the chart.
         spec: Vega-Lite specification; its data set `rows` is written as CSV.
-        caption: Caption below the chart.
         source: Run or file that the numbers come from.
     """
 

@@ -39,10 +39,7 @@ class Side:
     """A tokenizer in the report.
 
     Attributes:
-        label: Label of the tokenizer.
         source: Path that it was loaded from.
-        tokenizer: The tokenizer.
-        tokens: Descriptions of its tokens.
         encoded: The encoded text; None without text.
         measured: Measurements on the text; None without text.
         occurrences: Occurrences of its tokens inside other tokens of the text; None without text.

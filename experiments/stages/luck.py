@@ -175,13 +175,6 @@ def measure(
 
     This process reads the whole text twice, and has up to 50 MB of it in memory.
 
-    Args:
-        context: Context of the run.
-        text: The corpus.
-        arms: The arms.
-        tokenizers: Their tokenizers by name.
-        documents: Sources of the held-out documents.
-
     Returns:
         The measurements by arm, without arms that have no recipe.
     """

@@ -35,7 +35,6 @@ class Training(NamedTuple):
     """One training: that of a run, or of a trunk that it shares with longer runs.
 
     Attributes:
-        run: The run.
         config: Its training settings, or those of the trunk.
         kind: `lm` or `trunk`. A trunk keeps its last checkpoint.
     """

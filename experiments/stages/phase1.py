@@ -64,11 +64,6 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
 
     A shorter list of BPE merges is a prefix of a longer one, so the size is not part of the key: the folder is
     `bpe-<12 hex>-<vocabulary size>`.
-
-    Args:
-        context: Context of the run.
-        family: The arms that share the list.
-        stage: Name of the stage as shown to the user.
     """
     rules, inputs = rules_of(family.arms[0]), {"counts": family.counts.hash}
     name, identity = context.store.identify("bpe", rules, inputs)

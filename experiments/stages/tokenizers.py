@@ -29,7 +29,6 @@ class ArmTokenizer:
     Attributes:
         key: Name of the arm.
         label: Name of the arm in tables and charts.
-        tokenizer: The tokenizer.
         artifact: Its folder, named by its content.
         record: Its training: inputs, rules, cost; None if it was not trained here.
         counts: Counts of pretokens that phase 1 trained on; None likewise.

@@ -48,10 +48,7 @@ class TuningJob:
 
     Attributes:
         name: Name of the arm.
-        label: Its label in messages.
-        model: Shape of the model.
         config: Training settings of the runs.
-        factors: Factors on the learning rates.
         scoring: How it is scored.
     """
 

@@ -35,7 +35,6 @@ class Manifest:
     """Contents of `manifest.json`.
 
     Attributes:
-        stage: Stage that made the artifact.
         hash: Hash of its identity (64 hex digits), or of a tokenizer's content.
         format: Version of the layout.
         inputs: Hash of everything that the stage read, by name.
@@ -43,11 +42,8 @@ class Manifest:
         contents: The stage's result (`experiments.results`), JSON-able.
         files: Size and checksum of every file.
         seconds: Time to make the artifact; for one that was resumed, of the last attempt.
-        peak_memory_bytes: Peak resident memory.
         made: Time when it was made (UTC).
-        command: Command line that made it.
         platform: Operating system, machine and cores.
-        versions: Versions of the relevant packages.
     """
 
     stage: str

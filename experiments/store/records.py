@@ -36,21 +36,16 @@ class Record:
     """Record of a run, as stored in `run.json`.
 
     Attributes:
-        folder: Folder of the run.
         overrides: Overrides on the command line; for a cell of a sweep, its own values.
         swept: For a cell: its values of the swept keys.
         number: For a cell: its number in the sweep.
         sweep: For a cell: folder of the sweep.
         status: Status of the run; the record of a killed process still says `running`.
         error: The failure, as one line.
-        exit_code: Exit code of this run.
-        seconds: Duration of the run.
         store: Folder of the artifacts.
         artifacts: Names of the artifacts that it made or used.
         results: The comparison, if the run got that far.
         rungs: With a ladder of budgets: the comparison at every budget, smallest first; `results` is the last.
-        report: Path of its report.
-        command: The command line.
         started: Start time (UTC).
     """
 

@@ -36,7 +36,6 @@ class Saved:
         label: Label of the arm in its run; without one, the kind of the tokenizer ("BPE", "SuperBPE", "bytes",
             "external"). If several models have it, with the name of the artifact.
         artifact: Its folder.
-        lm: Model and tokenizer.
     """
 
     label: str

@@ -92,9 +92,6 @@ def reader_of(lm: LanguageModel, batch_tokens: int = 8192) -> TreeReader | RowRe
 class TreeReader:
     """Log-probabilities at the nodes of trees, with a KV cache that is kept between calls.
 
-    Args:
-        model: The model.
-
     Attributes:
         passes: Forward passes so far.
     """

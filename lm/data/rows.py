@@ -116,9 +116,6 @@ class Rows:
     def held_back(self, steps: int) -> NDArray[np.int64]:
         """The documents that are held back, which are the same for every tokenizer.
 
-        Args:
-            steps: Steps of the run.
-
         Raises:
             UserError: If a run of this many steps needs more than the text before them.
         """

@@ -316,12 +316,7 @@ class ShardWriter(Writer):
         return self._files
 
     def append_part(self, folder: Path, shards: Sequence[dict[str, Any]]) -> None:
-        """Append the documents of another writer, whose files of tokens are moved here.
-
-        Args:
-            folder: Folder of that writer.
-            shards: Result of its `finish_part`.
-        """
+        """Append the documents of another writer, whose files of tokens are moved here."""
         for shard in shards:
             name = f"tokens-{len(self._files):05}.bin"
             if not (self.folder / name).exists():  # otherwise a writer that was killed has moved it

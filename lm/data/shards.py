@@ -94,13 +94,9 @@ class Shards:
     """A folder of shards, memory-mapped.
 
     Attributes:
-        folder: The folder.
         n_tokens: Tokens of the stream, including one `end_of_text` per document.
-        n_documents: Number of documents.
         n_bytes: UTF-8 bytes of the original documents.
         vocab_size: Size of the tokenizer's vocabulary.
-        eos_id: Id of `end_of_text`.
-        tokenizer_sha256: Hash of the tokenizer.
         document_ends: int64[n_documents], position in the stream just after each document.
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
         normalized_bytes: int64[n_documents], for a document that decodes to another text, the bytes that its tokens

@@ -58,7 +58,6 @@ class Grouping:
     """Which group each document belongs to.
 
     Attributes:
-        names: Names of the groups.
         index: int32[n_documents], index into `names`.
     """
 
@@ -102,7 +101,6 @@ class Evaluation:
 
     Attributes:
         config: How it was scored.
-        tokenizer_sha256: Hash of the tokenizer.
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
         document_tokens: int64[n_documents], text tokens of each.
         text_nats: float64[n_documents], loss of the text tokens of each: the sum of `token_nats`.

@@ -283,7 +283,6 @@ class Comparison(Difference):
         bits_per_byte_b: Bits per byte of B, mean over its seeds.
         percent: The difference, mean over the seeds; negative means that B is better.
         interval: Its interval at `level`; None with too few documents (or sources).
-        n_documents: Number of documents.
         by_seed: Difference of each pair of runs.
         p_value: Two-sided p-value against no difference, corrected like `level`; None without an interval.
         tested: Whether the comparison is one of those that may decide: with the reference, on all documents.
@@ -439,7 +438,6 @@ class _Losses(NamedTuple):
         bits: For each arm, float64[n_seeds, n_units].
         sizes: float64[n_units], bytes.
         strata: int64[n_units], as for `Ratio.of`.
-        n_documents: Number of documents.
         cluster: Unit of sampling: "document" or "source".
         fewest: Fewest effective units for an interval.
         trade: The amounts of training to compare at; None for those that the models had.

@@ -31,7 +31,6 @@ class ScorableModel(ABC):
     """The part of a language model that an evaluation needs; a GPU only queues the work.
 
     Attributes:
-        tokenizer_sha256: Hash of its tokenizer.
         vocab_size: Number of ids of its tokenizer; further rows of the model have probability 0.
         device: Device of the inputs.
         context_tokens: Maximum number of inputs of a forward pass.

@@ -36,7 +36,6 @@ class Perturbation:
     Attributes:
         name: Its name in files.
         title: Its name in tables.
-        function: The function.
     """
 
     name: str

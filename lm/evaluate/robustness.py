@@ -29,7 +29,6 @@ class Perturbed:
     """Documents under one perturbation.
 
     Attributes:
-        perturbation: The perturbation.
         texts: All documents.
         changed: bool[n_documents], whether the perturbation changes a document.
     """

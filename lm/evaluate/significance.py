@@ -89,9 +89,7 @@ class Ratio:
     leading dimensions, so that simulations compute many ratios at once; a single ratio has none.
 
     Attributes:
-        value: The ratio.
         by_seed: The ratio of each seed, float[..., n_seeds].
-        n_units: Number of units.
         effective_units: Effective number of units, by their denominators.
         seed_variance: Squared standard error from seeds; 0 with one seed.
         seed_degrees: Degrees of freedom of `seed_variance`.

@@ -38,12 +38,10 @@ class Exported:
     """An exported folder, and the result of its verification.
 
     Attributes:
-        folder: The new folder.
         architecture: Class that `AutoModelForCausalLM` returned.
         vocab_size: Rows of the tables, one per id of the tokenizer.
         padding_rows: Rows that were cut off.
-        n_logits: Number of logits compared.
-        difference: Their largest difference.
+        difference: Largest difference of two compared logits.
         n_texts: Number of texts whose ids and decoded text were compared.
         tokenizer_note: Empty if `AutoTokenizer` gives the same ids; otherwise the reason and the remedy.
         left: Phrases that name what the tokenizer's folder has and the exported one does not.

@@ -27,10 +27,8 @@ class GGUF:
     """An exported file.
 
     Attributes:
-        path: The file.
         architecture: llama.cpp's name of the architecture.
         pre: llama.cpp's name of the pretokenization pattern.
-        tensors: Number of tensors.
     """
 
     path: Path

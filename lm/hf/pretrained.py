@@ -26,9 +26,6 @@ FILES = ("*.json", "*.safetensors", "*.model", "*.tiktoken", "*.txt", "*.jinja")
 def base_of(folder: Path) -> tuple[Path, str | None] | None:
     """Find the model that an adapter of PEFT is merged into; one in a repository is downloaded.
 
-    Args:
-        folder: Folder of a model or of an adapter.
-
     Returns:
         The model's folder, and its commit if it is in a repository; None if the folder has no adapter.
 

@@ -46,8 +46,6 @@ class Start(NamedTuple):
     """The token before the first one of a document.
 
     Attributes:
-        token: Its string.
-        id: Its id.
         why: Where it comes from.
         everywhere: Whether every window begins with it: the tokenizer's own call begins every text with it, so the
             model never saw text without it.

@@ -38,10 +38,6 @@ def check_model(model: Any, tokenizer: Tokenizer) -> list[int]:
 
     A tensor depends on the size of the vocabulary if it has another shape in a model with a larger `vocab_size`.
 
-    Args:
-        model: A causal language model of `transformers`.
-        tokenizer: Its tokenizer.
-
     Raises:
         UserError: If a tensor other than the embedding and the output head depends on the size of the vocabulary, the
             model has fewer rows than the tokenizer has ids, or a setting names an id without a token.

@@ -26,7 +26,6 @@ class Sample:
     """A continuation of a prompt.
 
     Attributes:
-        prompt: The prompt.
         data: Bytes of the continuation, without the stop string. `max_new_bytes` never cuts a character.
         ids: The sampled tokens in order, without `end_of_text`. They may spell more than `data`.
         n_prompt_tokens: Tokens of the prompt, without the leading `end_of_text`.

@@ -60,8 +60,6 @@ class Gap(Difference):
     """Difference of an arm to the reference, in percent of the reference's bits per byte; negative is better.
 
     Attributes:
-        arm: Name of the arm.
-        reference: Name of the reference.
         flops: Training FLOPs of the budgets (the reference's `Points.flops`).
         spent: Training FLOPs that were spent on the reference's models (`Points.spent`).
         percent: Gap at each budget, mean over the seeds.

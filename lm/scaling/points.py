@@ -23,7 +23,6 @@ class Points:
     """Measurements of one arm.
 
     Attributes:
-        name: Name of the arm.
         vocab_size: Rows of the head that the arm would be deployed with.
         flops: Training FLOPs of each budget, rising: those that were equal in training, of the measured models or at
             the configured deployment.
@@ -63,7 +62,6 @@ class HeldOut:
     Attributes:
         document_bytes: int64[n_documents], UTF-8 bytes of each original document. Where documents are not independent,
             larger units, such as sites, take their place here and in everything that is given by document.
-        sources: Source of each document.
         shares: Share of each source in the averages, summing to 1.
         cluster: Unit of sampling: "document" or "source".
         strata: int64[n_documents], as for `significance.Ratio.of`; None for a single stratum.

@@ -24,7 +24,6 @@ class Priced:
     """An arm at a deployment.
 
     Attributes:
-        cost: Cost of serving.
         relative: That cost over the reference's.
         training: FLOPs of training the deployed model on what each budget's models read.
         equivalents: For each phase of serving, the arm against the reference at equal cost of training and serving;
@@ -46,7 +45,6 @@ class Study:
             in FLOPs or in text (UserError).
         heldout: The held-out documents with the shares of their sources.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
-        confidence: Confidence level.
         further: Uncertainty beyond seeds and text.
     """
 

@@ -37,7 +37,6 @@ class World:
 
     Attributes:
         rank: Index of this process.
-        size: Number of processes.
         local_rank: Index of this process on its machine, and of its CUDA device.
     """
 

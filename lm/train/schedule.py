@@ -15,7 +15,6 @@ class Schedule:
     """Factor on the peak learning rates at every step of a run.
 
     Attributes:
-        steps: Steps of the run.
         warmup: Steps over which the factor rises from 0 to 1.
         decay: Steps at the end over which it falls to 0; `cosine` falls over all steps after the warm-up.
         shape: Shape of the decay, one of `DECAYS`.

@@ -26,7 +26,6 @@ class TrainingSummary:
     """Size, cost and speed of a finished run.
 
     Attributes:
-        parameters_total: Parameters of the model.
         parameters_non_embedding: Parameters without both vocabulary tables.
         parameters_matmul: Weights that multiply activations, the head included.
         flops: FLOPs of the whole run.
@@ -34,7 +33,6 @@ class TrainingSummary:
         flops_formula: How they are counted.
         bytes: UTF-8 bytes of text that the run read.
         tokens: Tokens that it read, `end_of_text` included.
-        steps: Optimizer steps.
         rows: Mean number of sequences of a step (the batch size).
         context_tokens: Mean number of tokens of a row.
         context_bytes: `TrainConfig.context_bytes`.
@@ -43,7 +41,6 @@ class TrainingSummary:
         tokens_per_second: `tokens` over `seconds`.
         mfu: Model FLOPs utilization after the warm-up of the last process: FLOPs per second over the peak of the GPUs
             (`lm.model.device.peak_flops`); None where that is not known.
-        device: Torch device.
         threads: CPU threads of Torch.
         processes: Processes that trained together.
         run: Settings that determine the result (`lm.train.trainer.Trainer.identity`).

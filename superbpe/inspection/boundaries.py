@@ -101,7 +101,6 @@ class SplitWord(NamedTuple):
     """A word that a tokenizer splits somewhere in a text.
 
     Attributes:
-        text: the word.
         n: its occurrences, split or not.
         cuts: cuts inside all of them, which is the number of tokens that whole words would save.
         ids: the tokens of its most frequent split.

@@ -201,9 +201,7 @@ class Superword:
     """A superword of a vocabulary.
 
     Attributes:
-        id: the token id.
         text: the token's bytes as text, with hex escapes for invalid UTF-8.
-        n_bytes: length in bytes.
         n_words: number of whitespace-separated words.
         count: occurrences in the counted text.
     """
@@ -220,9 +218,7 @@ class Piece:
     """One token of a segmented text.
 
     Attributes:
-        id: the token id.
         text: the token's bytes as text, with hex escapes for invalid UTF-8.
-        superword: whether the token is a superword.
         partial: whether the token contains part of a UTF-8 character.
     """
 

@@ -110,7 +110,6 @@ def test_a_tokenizer_that_was_trained_on_the_held_out_text_is_rejected(tiny, cor
     assert re.search(r"arms\.mine has a token of (\d+) bytes \(id .*; add eval\.context_bytes=\1\b", short)
 
 
-@pytest.mark.slow
 def test_two_equal_arms_are_noticed(tiny, capsys):
     twins = ["arms=[bpe,superbpe,twin]", "arms.twin.recipe=bpe"]
     assert run("train_bpe", [*tiny, *twins]) == 0

@@ -13,7 +13,6 @@ from lm.data.shards import TextLoss
 from lm.data.stream import DocumentStream
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
-from lm.evaluate.windows import plan_windows
 from lm.hf.export import export_hf
 from lm.model.generation import generate
 from lm.model.language_model import LanguageModel
@@ -119,12 +118,6 @@ def test_a_token_longer_than_the_context_is_scored(opened, make_shards):
     found = evaluate(model, shards, tokenizer.token_byte_lengths(), CONFIG)
     assert np.isfinite(found.text_nats).all()
     assert found.token_counts.sum() == len(shards.document(0)) + 1
-
-
-def test_windows_pass_tokens_longer_than_the_context():
-    before = np.array([0, 0, 3, 50, 53, 103, 203, 204])
-    windows = plan_windows(before, context_bytes=9, min_context_bytes=3, context_tokens=9)
-    assert [i for window in windows for i in range(window.first, window.last + 1)] == list(range(1, len(before)))
 
 
 def trained(shards, folder):

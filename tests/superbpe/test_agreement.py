@@ -41,8 +41,8 @@ def test_encoding_documents_gives_the_tokens_of_training(name, ordinary, phase1)
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 @examples(
-    quick=30,
-    full=150,
+    quick=15,
+    full=100,
     documents=CORPORA,
     rules=SMALL_RULES.map(lambda rules: replace(rules, **WHOLE)),
     n_kept=st.integers(0, 6),

@@ -70,7 +70,6 @@ class EmbeddedDocument:
     """One document of the corpus.
 
     Attributes:
-        text: the text.
         kind: one of `KINDS`.
         source: `english/SERVICE`, `code/PACKAGE.SUBPACKAGE` or `languages/LANGUAGE`.
         piece: name of the part of the source that is held out as a whole.

@@ -194,10 +194,6 @@ def has_magic(url: str) -> bool:
 def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     """The files that a URL names: one file, the matches of a glob, or the files in a folder.
 
-    Args:
-        url: what the user wrote.
-        keep: selects the files of a folder.
-
     Raises:
         UserError: the place cannot be reached, or a package is missing.
     """

@@ -189,10 +189,6 @@ class HuggingFace(Software):
 
     Post-processing, truncation and padding are disabled: they add or drop tokens, or trim offsets.
 
-    Args:
-        content: content of a tokenizer.json.
-        name: name of the file for messages.
-
     Raises:
         UserError: the package is missing or cannot read the file, or the tokenizer gives random ids.
     """

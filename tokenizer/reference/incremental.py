@@ -23,11 +23,7 @@ from tokenizer.reference.naive import Accept, Merge, Pair, Word, break_tie, coun
 
 
 class PairQueue:
-    """Counts of pairs, and the pairs ordered by count.
-
-    Args:
-        counts: the initial counts.
-    """
+    """Counts of pairs, and the pairs ordered by count."""
 
     def __init__(self, counts: Mapping[Pair, int]) -> None:
         self._counts: Counter[Pair] = Counter()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cli import main
-from experiments.report.combining import combine, downstream_rows
+from experiments.report.combining import combine
 from experiments.report.over_compute import deployment_of
 from experiments.store.records import finished, load
 from tests import other_tokenizers
@@ -69,18 +69,6 @@ def test_seeds_of_several_runs_are_combined(sweep, tiny_module, tmp_path):
     assert notes == []
     assert {len(each.evaluations) for each in result.arms} == {2}
     assert result.n_seeds == 2
-    models = [{"lm": lm.name, "label": lm.name} for lm in result.arms[1].lms]
-    common = {"metric": "acc", "stderr": 0.03, "straddle_share": None}
-    rows = [
-        {"task": task, "model": model["lm"], "value": value, **common}
-        for model, value in zip(models, (0.2, 0.4), strict=True)
-        for task in ("cloze", "choice")
-    ]
-    (tmp_path / "downstream.json").write_text(json.dumps({"models": models, "rows": rows}))
-    scores = downstream_rows(result, tmp_path / "downstream.json")
-    assert {score["tokenizer"] for score in scores} == {"SuperBPE t=0.7"}
-    expected = [("choice", 0, 0.2), ("choice", 1, 0.4), ("cloze", 0, 0.2), ("cloze", 1, 0.4)]
-    assert [(score["task"], score["seed"], score["value"]) for score in scores] == expected
     # One cell without its second seed: what is not common to all is left out, and said.
     shutil.rmtree(other / "1")
     result, notes = combine(finished([sweep, other])[0])
@@ -140,24 +128,12 @@ def test_other_held_out_text_or_another_sample_is_rejected(sweep, tiny_module, t
     assert "heldout_salt=x" in said
 
 
-def test_downstream_scores_are_shown(sweep, tmp_path, mistake, capsys):
-    result, _ = combine(finished([sweep])[0])
-    lm = result.arms[1].lm.name
-    score = {"model": "x", "metric": "acc", "value": 0.25, "stderr": None, "straddle_share": 0.5}
-    rows = [{**score, "task": f"cloze{i}"} for i in range(5)]
-    scores = tmp_path / "downstream.json"
-    scores.write_text(json.dumps({"models": [{"lm": lm, "label": "x"}], "rows": rows}))
-    out = tmp_path / "out"
+def test_a_run_without_models_is_left_out_with_the_reason(sweep, tmp_path, capsys):
     record = json.loads((sweep / "0" / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps({**record, "results": None}))  # of a run that had no models
-    assert main.run(["compare", str(sweep), str(tmp_path), "--out", str(out), "--downstream", str(scores)]) == 0
+    (tmp_path / "run.json").write_text(json.dumps({**record, "results": None}))
+    assert main.run(["compare", str(sweep), str(tmp_path), "--out", str(tmp_path / "out")]) == 0
     left_out, reason, *_ = capsys.readouterr().out.splitlines()[-4:]
     assert (left_out, reason) == ("left out:", f"  {tmp_path}: it ended before a model was scored, as its --until says")
-    page = (out / "comparison.html").read_text()
-    assert all(f"<td>cloze{i}</td>" in page for i in range(5))
-    assert "0.2500" in page
-    scores.write_text(json.dumps({"models": [{"lm": "lm-0", "label": "x"}], "rows": rows}))
-    assert "has scores of lm-0" in mistake("compare", sweep, "--out", out, "--downstream", scores)
 
 
 def test_mistakes_are_named(sweep, tmp_path, monkeypatch, mistake):

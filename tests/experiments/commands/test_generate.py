@@ -44,15 +44,15 @@ def test_models_of_a_folder_come_with_their_tokenizers_and_the_labels_of_their_a
 
 
 def test_samples_are_shown_side_by_side(root, capsys):
-    options = ["--prompt", "A", "--prompt", "the", "--samples", "2", "--max-bytes", "200", "--seed", "3"]
+    options = ["--prompt", "A", "--prompt", "the", "--samples", "2", "--max-bytes", "40", "--seed", "3"]
     assert main.run(["generate", str(root), *options]) == 0
     shown = capsys.readouterr().out
-    config = SamplingConfig(seed=3, max_new_bytes=200)
+    config = SamplingConfig(seed=3, max_new_bytes=40)
     models = load_models([root], "cpu")
     for saved in models:
         assert all(f"#{n} {saved.label}:" in shown for n in range(1, 5))
         for sample in generate._samples(saved, ["A", "A", "the", "the"], config, heal=True):
-            assert len(sample.data) <= 200
+            assert len(sample.data) <= 40
             whole = harmless(sample.prompt + sample.text)
             assert " ".join(whole.split()) in " ".join(shown.split())  # a terminal shows tabs as spaces
 

@@ -76,7 +76,6 @@ def sample_report(labels=("BPE", "SuperBPE"), *, winner=None):
             {"tokenizer": label, "factor": factor, "bits_per_byte": bits, "n_documents": 40, "n_bytes": 500_000, "chosen": factor == 1, "warning": ""}
             for label in labels for factor, bits in ((0.5, 2.42), (1, 2.37), (2, 2.4))
         ],
-        "downstream": [{"tokenizer": first, "task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5, "seed": 0}],
         "measured_bytes": 2_000_000,
         "compression": [
             {"tokenizer": label, "vocab_size": s, "bytes_per_token": 0.55 * math.log(s) - 0.6 + (0.9 * max(0, s - 6554) / 1638 if label != first else 0)}

@@ -51,9 +51,8 @@ def test_bigram_model_gives_the_exact_numbers(make_shards, texts):
         assert evaluation.eos_nats[i] == pytest.approx(pairs[-1], rel=1e-5)
 
 
-@pytest.mark.parametrize("context_bytes", [8, 13, 40, 1000])
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
-@pytest.mark.parametrize("context_tokens", [1, 4, 100])
+@pytest.mark.parametrize("context_bytes", [8, 13, 1000])
+@pytest.mark.parametrize(("share", "context_tokens"), [(0.0, 4), (0.5, 100), (0.9, 1)])
 def test_windows_never_change_what_is_scored(make_shards, context_bytes, share, context_tokens):
     """A bigram model needs one token of context, so every choice of windows must give the same nats."""
     shards = make_shards()

@@ -25,7 +25,7 @@ def check(lengths, context_bytes, min_context_bytes, context_tokens):
     return windows
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(50))
 def test_invariants_on_random_documents(seed):
     rng = random.Random(seed)
     context_bytes = rng.randint(12, 60)

@@ -73,10 +73,10 @@ def test_learning_rate_follows_the_bytes(shards, tmp_path):
 
 
 def test_equal_runs_write_equal_files(shards, tmp_path):
-    runs = [run(shards, tmp_path / name)[1] for name in "abc"]  # the order in a file was random once
+    runs = [run(shards, tmp_path / name)[1] for name in "ab"]  # the order in a file was random once
     assert all(exact(entries) == exact(runs[0]) for entries in runs)
     assert exact(run(shards, tmp_path / "other", dataclasses.replace(CONFIG, seed=1))[1]) != exact(runs[0])
-    files = [tmp_path / name / "model.safetensors" for name in "abc"]
+    files = [tmp_path / name / "model.safetensors" for name in "ab"]
     assert len({file.read_bytes() for file in files}) == 1
     (tmp_path / "plain").touch()  # and other users can read them, unlike those of safetensors
     assert {file.stat().st_mode for file in files} == {(tmp_path / "plain").stat().st_mode}

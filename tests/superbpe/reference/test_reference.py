@@ -6,7 +6,6 @@ from superbpe import Rules
 from superbpe.reference import cut_span, is_allowed, length_quantile, train, training_pieces
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-FENCE = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
 
 
 def pieces(text, merges=(), pattern=GPT2, **rules):

@@ -109,17 +109,9 @@ def swap_merges(content):
 TAMPERING = {
     "byte ids": swap_ids,
     "merge order": swap_merges,
-    "merge ids": lambda content: content["merges"][5].reverse(),
-    "last merge": lambda content: content["merges"].pop(),
-    "pattern": lambda content: content.update(pattern=patterns.resolve("gpt2").regex),
     "fence": lambda content: content.update(fence=patterns.resolve("punctuation-fence").regex),
-    "no fence": lambda content: content.update(fence=None),
     "special string": lambda content: content.update(special_tokens={"<s>": 1199}),
-    "special id": lambda content: content["special_tokens"].update({"<|endoftext|>": 0}),
-    "one more special": lambda content: content["special_tokens"].update({"<s>": 1200}),
-    "eligible": lambda content: content.update(eligible="^x$"),
     "mode": lambda content: content.update(mode="two-pass" if content["mode"] == "one-pass" else "one-pass"),
-    "phase1_merges": lambda content: content.update(phase1_merges=10),
     "more keys": lambda content: content.update(extra=1),
 }
 

@@ -151,7 +151,7 @@ FORBID = st.lists(st.sampled_from(["b", "^a", "a $", "[ab]{3}", "!", r"^\w\w$", 
 FORCED = st.lists(st.text(alphabet="ab é!", min_size=1, max_size=5), max_size=3)
 
 
-@examples(60, 200, corpus=CORPORA, forbid=FORBID, forced=FORCED, tie_break=st.sampled_from(TIE_BREAKS))
+@examples(30, 120, corpus=CORPORA, forbid=FORBID, forced=FORCED, tie_break=st.sampled_from(TIE_BREAKS))
 def test_vetoes_and_forced_tokens_as_in_the_reference(corpus, forbid, forced, tie_break):
     options = {"forbid": forbid, "forced_tokens": forced, "tie_break": tie_break}
     n_merges = len(forced_merges(forced)) + 6
@@ -224,7 +224,7 @@ STRINGS = st.text(st.sampled_from("at é日Ġ©«\n<"), min_size=1, max_size=3)
 @given(special_tokens=st.lists(STRINGS, min_size=1, max_size=3), pattern=st.sampled_from(["gpt2", "none"]))
 @example(special_tokens=["at"], pattern="none")
 @example(special_tokens=["«a«", " ", "\n"], pattern="gpt2")
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_every_trained_tokenizer_can_be_saved(special_tokens, pattern):
     batch = Batch.from_texts(["at at étét 日日 «a« a t\n\n é" * 3])
