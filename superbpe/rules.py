@@ -18,6 +18,7 @@ The recipes differ in a few decisions, each of which is a setting here. `digits`
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from types import NoneType
@@ -101,7 +102,7 @@ class Rules:
         """Return these rules with some settings, each written as KEY=VALUE, after checking them.
 
         VALUE is everything after the first `=`, read by the type of the setting. Strings are taken as they are, so a
-        regex needs no quotes. A list of strings is a JSON array, or one string that does not begin with `[`. `null`
+        regex needs no quotes. A list of strings is a JSON array, or one string that does not begin with `["`. `null`
         unsets a limit.
 
         Raises:
@@ -176,14 +177,15 @@ def _parsed(key: str, text: str, hint: Any) -> Any:
 
 
 def _strings(key: str, text: str) -> tuple[str, ...]:
-    if not text.startswith("["):
-        return (text,)
+    if text != "[]" and not re.match(r'\[\s*"', text):
+        return (text,)  # a regex may begin with a class, such as [0-9]
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not all(isinstance(string, str) for string in found):
-        raise UserError(f'{key}={quoted(text)} is not a JSON array of strings, such as ["a", "b"]')
+        remedy = 'such as ["a", "b"]; to begin a regex with such a class, put another character before the quote'
+        raise UserError(f"{key}={quoted(text)} is not a JSON array of strings, {remedy}")
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lm.hf.pretrained import check_rows, rows_by_token
 from tokenizer.errors import UserError
-from tokenizer.formats.renumbering import ids_in, with_new_ids
+from tokenizer.formats.renumbering import ids_in, is_id, with_new_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tokenizer import Tokenizer
 
-_ID_KEYS = ("_token_id", "_token_ids", "_token_index", "_words_ids", "_decoder_ids", "_to_id", "suppress_tokens")
-"""Ends of the settings that name tokens by their ids."""
 _MORE_ROWS = 64
 
 
@@ -64,7 +62,7 @@ def check_model(model: Any, tokenizer: Tokenizer) -> list[int]:
     ids: set[int] = set()
     for settings in _settings(model.config, model.generation_config):
         for key in settings:
-            ids |= (named := ids_in({key: settings[key]}, _is_id))
+            ids |= (named := ids_in({key: settings[key]}, is_id))
             if lost := [i for i in named if i >= tokenizer.vocab_size or not tokenizer.vocab[i]]:
                 raise UserError(f"the model's {key} names the id {lost[0]}, which has no token; correct its config")
     return sorted(ids)
@@ -93,12 +91,8 @@ def trim_model(model: Any, old_ids: npt.NDArray[Any]) -> None:
         for tensor, values in zip(rows_by_token(model), kept, strict=True):
             tensor.copy_(values)
     for settings in _settings(model.config, model.generation_config):
-        named = {key: value for key, value in settings.items() if _is_id(key)}
-        settings |= with_new_ids(named, _is_id, new_ids.__getitem__)
-
-
-def _is_id(key: str) -> bool:
-    return key.endswith(_ID_KEYS)
+        named = {key: value for key, value in settings.items() if is_id(key)}
+        settings |= with_new_ids(named, is_id, new_ids.__getitem__)
 
 
 def _is_size(key: str) -> bool:

@@ -97,8 +97,9 @@ def test_rules_that_are_written_as_text_are_read_back():
         ([f"max_words={10**20}"], "at most"),
         (["interleave=yes"], "interleave='yes'; it is one of: true, false"),
         (["sample=half"], "sample='half' must be a number"),
-        (["forbid=[1]"], "forbid='[1]' is not a JSON array of strings"),
-        (["forbid=" + "[" * 100_000], "is not a JSON array of strings"),
+        (['forbid=["a", 1]'], "is not a JSON array of strings"),
+        (['forbid=["a"' + ",[" * 100_000], "is not a JSON array of strings"),
+        (["forbid=[0-9"], 'the regex "[0-9" of forbid does not compile'),
         (["sample_salt=\ud800"], "lone surrogate"),
     ],
 )

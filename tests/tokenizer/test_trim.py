@@ -154,6 +154,7 @@ def test_ids_beside_the_definition_change_too(tmp_path):
     path = hf_file(tmp_path, **parts)
     generation = {"eos_token_id": [260, 258], "suppress_tokens": [98], "pad_token_id": -1, "top_k": 258}
     generation |= {"forced_decoder_ids": [[258, 260]], "lang_to_id": {"<s>": 260}}
+    generation |= {"sequence_bias": [[[260, 258], 258], [[260], -1.5]], "bad_words_ids": [[260, 258]]}
     (tmp_path / carried.GENERATION_FILE).write_text(json.dumps(generation))
     with pytest.warns(UserWarning, match="kept for export"):
         tokenizer = Tokenizer.from_file(path)
@@ -165,6 +166,7 @@ def test_ids_beside_the_definition_change_too(tmp_path):
     assert written["padding"] == padding | {"pad_id": 257}
     assert written["added_tokens"] == [added("<s>", 257)]
     changed = {"eos_token_id": [257, 256], "forced_decoder_ids": [[258, 257]], "lang_to_id": {"<s>": 257}}
+    changed |= {"sequence_bias": [[[257, 256], 258], [[257], -1.5]], "bad_words_ids": [[257, 256]]}
     assert json.loads((tmp_path / "small" / carried.GENERATION_FILE).read_text()) == generation | changed
     # A file that names no token cannot get new ids.
     (tmp_path / carried.GENERATION_FILE).write_text('{"eos_token_id": 5000}')

@@ -106,7 +106,10 @@ def collect(
             if (text := _text(folder, name)) is None:
                 continue
             if name in parsed:
-                parsed[name] = parse_json(text, folder / name)
+                content = parse_json(text, folder / name)
+                if name == GENERATION_FILE and _is_deep(content):
+                    raise UserError(f"{name}, which is nested more than {_DEEPEST} deep")
+                parsed[name] = content
             if name not in (HF_CONFIG_FILE, MAP_FILE, ADDED_FILE):
                 files[name] = text
     config = with_map(parsed[HF_CONFIG_FILE], parsed[MAP_FILE])
@@ -130,7 +133,7 @@ def collect(
             known = {*_READ, *read, *templates, *([TEMPLATE_FOLDER] if (folder / TEMPLATE_FOLDER).is_dir() else [])}
             others = {path.relative_to(folder).as_posix() for path in entries if not path.name.startswith(".")}
             left += [name if name.isprintable() else repr(name) for name in sorted(others - known)]
-    tokens = {str(i): _token(definition, i) for i in _ids(parsed[GENERATION_FILE])}
+    tokens = {str(i): _token(definition, i) for i in renumbering.ids_in(parsed[GENERATION_FILE], renumbering.is_id)}
     return {"config": settings, "files": files, "ids": tokens, "left": left}
 
 
@@ -212,15 +215,15 @@ def with_new_ids(found: dict[str, Any], new_ids: Mapping[int, int]) -> dict[str,
     """
     if GENERATION_FILE not in found["files"]:
         return found
-    generation = json.loads(found["files"][GENERATION_FILE])
     files = {name: text for name, text in found["files"].items() if name != GENERATION_FILE}
-    lost = [i for i in found["ids"] if int(i) >= 0 and int(i) not in new_ids]
-    if lost or _is_deep(generation):
-        what = f"which names the id {lost[0]}, but no token has it" if lost else "which is nested too deep"
-        return found | {"files": files, "ids": {}, "left": [*found["left"], f"{GENERATION_FILE}, {what}"]}
-    renumbered = renumbering.with_new_ids(generation, _is_id, new_ids.__getitem__)
+    lost = [i for i in found["ids"] if int(i) not in new_ids]
+    if lost:
+        left = [*found["left"], f"{GENERATION_FILE}, which names the id {lost[0]}, but no token has it"]
+        return found | {"files": files, "ids": {}, "left": left}
+    generation = json.loads(found["files"][GENERATION_FILE])
+    renumbered = renumbering.with_new_ids(generation, renumbering.is_id, new_ids.__getitem__)
     files[GENERATION_FILE] = json.dumps(renumbered, indent=2, ensure_ascii=False) + "\n"
-    return found | {"files": files, "ids": {str(new_ids.get(int(i), i)): token for i, token in found["ids"].items()}}
+    return found | {"files": files, "ids": {str(new_ids[int(i)]): token for i, token in found["ids"].items()}}
 
 
 def merged(model: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, Any]:
@@ -315,23 +318,6 @@ def _is_deep(value: Any) -> bool:
         if not level:
             return False
     return True
-
-
-def _is_id(key: str) -> bool:
-    """Whether a key of a `generation_config.json` names tokens by their ids."""
-    return key.endswith(("_id", "_ids", "suppress_tokens"))
-
-
-def _ids(generation: dict[str, Any]) -> set[int]:
-    """The ids of tokens in a `generation_config.json`."""
-    waiting = [value for key, value in generation.items() if _is_id(key)]
-    found = set()
-    while waiting:
-        value = waiting.pop()
-        waiting += value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
-        if type(value) is int:
-            found.add(value)
-    return found
 
 
 def _token(definition: Definition, token_id: int) -> str | None:

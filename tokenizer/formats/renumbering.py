@@ -8,8 +8,18 @@ from typing import Any
 from tokenizer.errors import UserError
 
 _TEMPLATE_KEYS = ("ids", "cls", "sep", "pad_id")
-_PAIRS = "forced_decoder_ids"
-"""Its lists are pairs of a position and an id."""
+_POSITIONS, _BIASES = "forced_decoder_ids", "sequence_bias"
+"""Lists of pairs: a position and an id; a list of ids and a number."""
+_ID_KEYS = (
+    *("_token_id", "_token_ids", "_token_index", "_words_ids", "_to_id", "suppress_tokens"),
+    *(_POSITIONS, _BIASES),
+)
+"""Ends of the settings of models and of generation that name tokens by their ids."""
+
+
+def is_id(key: str) -> bool:
+    """Whether a key of a `config.json` or `generation_config.json` names tokens by their ids."""
+    return key.endswith(_ID_KEYS)
 
 
 def with_new_ids(value: Any, is_id: Callable[[str], bool], new_id: Callable[[int], int], key: str = "") -> Any:
@@ -24,9 +34,9 @@ def with_new_ids(value: Any, is_id: Callable[[str], bool], new_id: Callable[[int
     if isinstance(value, dict):
         return {name: with_new_ids(part, is_id, new_id, key if is_id(key) else name) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        is_pair = key == _PAIRS and len(value) == 2 and type(value[0]) is int
-        start = 1 if is_pair else 0
-        return [*value[:start], *(with_new_ids(part, is_id, new_id, key) for part in value[start:])]
+        nested = [isinstance(part, list | tuple) for part in value]
+        other = {(_POSITIONS, False, False): 0, (_BIASES, True, False): 1}.get((key, *nested))
+        return [part if i == other else with_new_ids(part, is_id, new_id, key) for i, part in enumerate(value)]
     return new_id(value) if type(value) is int and value >= 0 and is_id(key) else value
 
 

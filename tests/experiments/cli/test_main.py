@@ -118,7 +118,7 @@ def test_after_a_kill_at_any_change_of_a_file_the_same_command_finishes(tmp_path
         (["--superbpe", "digits", "--rule", "min_count=0"], "min_count=0 must be at least 1"),
         (["--superbpe", "digits", "--rule", "max_words=-3"], "max_words=-3 must be at least 1"),
         (["--superbpe", "digits", "--rule", "fence=(("], "fence='((': the pattern"),
-        (["--superbpe", "digits", "--rule", "forbid=[a"], "is not a JSON array of strings"),
+        (["--superbpe", "digits", "--rule", 'forbid=["a"'], "is not a JSON array of strings"),
         (["--superbpe", "digits", "--rule", "max_words=2", "--rule", "max_words=3"], "max_words is given twice"),
         (["--threads", "0"], "'0' is not a whole number from 1 to 1024"),
         (["--special", "a"], "special token 'a'"),
