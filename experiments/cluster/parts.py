@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 FAN_IN = 8
 """Number of results that one task adds up."""
 
+SUM_MEMORY = 3
+"""Memory of a task that adds up results, as a multiple of theirs: they, a copy, and a sum that is at most as large."""
+
 
 def add_up(
     cluster: Cluster,
@@ -46,7 +49,13 @@ def add_up(
     while len(results) > 1:
         groups = [results[start : start + FAN_IN] for start in range(0, len(results), FAN_IN)]
         tasks = [
-            Task(f"{name}-sum-{level}-{i:05}", [result.path.name for result in group], group, size=1)
+            Task(
+                f"{name}-sum-{level}-{i:05}",
+                [result.path.name for result in group],
+                group,
+                size=1,
+                memory=SUM_MEMORY * sum(result.n_bytes for result in group),
+            )
             for i, group in enumerate(groups)
         ]
         tick = Throttle(progress, f"sums of {FAN_IN} parts", len(tasks))

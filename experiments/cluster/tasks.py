@@ -65,12 +65,14 @@ class Task:
         identity: JSON of everything that the result depends on.
         argument: argument of the function that does the work; can be pickled.
         size: bytes of text, for the progress.
+        memory: bytes that it asks of Ray; 0 for any machine.
     """
 
     name: str
     identity: Any
     argument: Any
     size: int = 0
+    memory: int = 0
 
     def file(self, folder: Path, kind: str) -> Path:
         """Path of one of its files: `json`, `data` or `beat`."""
@@ -86,12 +88,14 @@ class Result:
         path: the file of arrays.
         files: its size and checksum.
         names: names of the arrays of each block.
+        n_bytes: size of all arrays in memory.
     """
 
     value: Any
     path: Path
     files: dict[str, Any]
     names: list[list[str]]
+    n_bytes: int
 
     @classmethod
     def of(cls, task: Task, folder: Path) -> Result | None:
@@ -134,7 +138,7 @@ def execute(work: Work, task: Task, folder: Path) -> Result:
     beat = _Beat(task, folder)
     if (finished := Result.of(task, folder)) is not None:
         return finished
-    path, names, values = task.file(folder, "data"), list[list[str]](), list[Any]()
+    path, names, values, n_bytes = task.file(folder, "data"), list[list[str]](), list[Any](), 0
 
     def blocks() -> Blocks:
         values.append((yield from work(task.argument, beat)))
@@ -144,7 +148,8 @@ def execute(work: Work, task: Task, folder: Path) -> Result:
             names.append(list(block))
             for array in block.values():
                 np.lib.format.write_array(packed, array, allow_pickle=False)
-    record = {"value": values[0], "files": recorded(folder, [path.name]), "names": names}
+                n_bytes += array.nbytes
+    record = {"value": values[0], "files": recorded(folder, [path.name]), "names": names, "n_bytes": n_bytes}
     write_sealed(task.file(folder, "json"), record)
     return Result(path=path, **record)
 
@@ -353,7 +358,11 @@ class _Run:
         self.submitted: dict[Any, Task] = {}
         self.signs: dict[Task, tuple[Sign, float]] = {}  # of unfinished tasks: the last one, and when it was read
         self.silent: Counter[Task] = Counter()  # how often each was ended
+        self.n_submitted = self.last_started = 0  # numbers of tasks in the order in which Ray gets and starts them
+        self.numbers: dict[Task, int] = {}
         self.looked = time.monotonic()
+        # A task that no machine has the memory for gets the largest machine for itself.
+        self.most_memory = max((int(has.get("memory", 0)) for has in cluster.machines()), default=0)
         self.execute = self.ray.remote(num_cpus=cluster.threads, num_gpus=gpus, max_retries=RETRIES)(execute)
         self.work = self.ray.put(work) if self.waiting else None
         needed = {"CPU": cluster.threads, "GPU": gpus}
@@ -372,7 +381,11 @@ class _Run:
         while self.waiting and len(self.submitted) < most:
             task = self.waiting.popleft()
             task.file(self.folder, "beat").unlink(missing_ok=True)  # of an earlier command, or a task that was ended
-            self.submitted[self.execute.remote(self.work, task, self.folder)] = task
+            self.signs.pop(task, None)
+            sized = self.execute.options(memory=min(task.memory, self.most_memory))
+            self.submitted[sized.remote(self.work, task, self.folder)] = task
+            self.n_submitted += 1
+            self.numbers[task] = self.n_submitted
 
     def step(self) -> None:
         """Submit, wait a moment, take the result of a task that has ended, and look at the others."""
@@ -405,8 +418,15 @@ class _Run:
     def _listen(self, task: Task) -> bool:
         """Read the last sign of life of a task, and report a new attempt; return whether it is silent for too long."""
         sign, now, limit = Sign.last(task, self.folder), time.monotonic(), self.cluster.timeout
+        number = self.numbers[task]
         before, heard = self.signs.get(task, (None, now))
-        if sign is None:
+        if sign is not None:
+            self.last_started = max(self.last_started, number)
+        elif before is not None:
+            sign = before
+        elif number < self.last_started and not task.memory:  # a later one has started, so this one does not wait
+            sign = Sign(1, "an unknown machine", 0, 0.0)
+        else:
             return False
         if sign != before:
             if sign.attempt > (before.attempt if before is not None else 1):

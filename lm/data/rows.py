@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,9 +82,9 @@ class Rows:
                 f"tokens_per_step={self.tokens_per_step:g} is less than a row of about {self.mean_tokens:.0f} tokens; "
                 "use a larger lm.train.bytes_per_step or a smaller lm.train.context_bytes"
             )
-        self._block = -1
-        self._steps: list[NDArray[np.int64]] = []
-        self._loaded: dict[int, NDArray[np.int64]] = {}
+        self._steps: dict[int, Future[list[NDArray[np.int64]]]] = {}  # of the block that is read, and the next one
+        self._loaded: dict[int, NDArray[np.int64]] = {}  # only the thread uses it
+        self._thread = ThreadPoolExecutor(1, "rows")
 
     @property
     def mean_tokens(self) -> float:
@@ -106,12 +107,12 @@ class Rows:
         The first token of the row after it is the last target of a row, but not an input. A row of more tokens than
         `most_tokens` is cut there.
         """
-        block, within = divmod(step, self.block_rows // self.rows_per_step)
-        if block != self._block:
-            spans = self._spans(block).reshape(-1, self.rows_per_step, 2)
-            self._steps = list(spans) if self._fixed else self._of_equal_tokens(block, spans)
-            self._block = block
-        return self._steps[within]
+        n_steps = self.block_rows // self.rows_per_step
+        block, within = divmod(step, n_steps)
+        # The next block is found while the second half of this one is read, so that no step waits for it.
+        wanted = [block, block + 1] if 2 * within >= n_steps else [block]
+        self._steps = {i: self._steps.get(i) or self._thread.submit(self._steps_of, i) for i in wanted}
+        return self._steps[block].result()[within]
 
     def held_back(self, steps: int) -> NDArray[np.int64]:
         """The documents that are held back, which are the same for every tokenizer.
@@ -125,6 +126,11 @@ class Rows:
                 "text unread; use a shorter run or fewer bytes"
             )
         return self._held_back
+
+    def _steps_of(self, block: int) -> list[NDArray[np.int64]]:
+        """The rows of each step of a block, int64[rows, 2]."""
+        spans = self._spans(block).reshape(-1, self.rows_per_step, 2)
+        return list(spans) if self._fixed else self._of_equal_tokens(block, spans)
 
     def _of_equal_tokens(self, block: int, spans: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """The rows of each step of a block, int64[rows, 2], by tokens; `spans` are those of equal numbers of rows."""

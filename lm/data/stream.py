@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 _GROUP_TOKENS = 1 << 20
 """Tokens whose bytes are looked up at a time."""
-_EPOCHS = 2
-"""Orders that are kept: a block of rows may reach into the next epoch."""
+_EPOCHS = 3
+"""Orders that are kept: a block of rows and the one after it may reach into three epochs."""
 
 
 class _Epoch(NamedTuple):
@@ -47,6 +48,7 @@ class DocumentStream:
         self._shards, self._seed, self._shuffle = shards, seed, shuffle
         self._lengths: NDArray[np.int64] = np.diff(shards.document_ends, prepend=0)
         self._epochs: dict[int, _Epoch] = {}
+        self._lock = threading.Lock()  # of `_epochs`: rows are found in the background
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
         """Tokens of the stream from position `start` to `stop`; positions continue across epochs."""
@@ -128,11 +130,12 @@ class DocumentStream:
         return places
 
     def _epoch(self, number: int) -> _Epoch:
-        if number not in self._epochs:
-            order = np.arange(self._shards.n_documents)
-            if self._shuffle:
-                order = np.random.default_rng([self._seed, number]).permutation(self._shards.n_documents)
-            while len(self._epochs) >= _EPOCHS:
-                del self._epochs[next(iter(self._epochs))]
-            self._epochs[number] = _Epoch(order, np.cumsum(self._lengths[order]))
-        return self._epochs[number]
+        with self._lock:
+            if number not in self._epochs:
+                order = np.arange(self._shards.n_documents)
+                if self._shuffle:
+                    order = np.random.default_rng([self._seed, number]).permutation(self._shards.n_documents)
+                while len(self._epochs) >= _EPOCHS:
+                    del self._epochs[next(iter(self._epochs))]
+                self._epochs[number] = _Epoch(order, np.cumsum(self._lengths[order]))
+            return self._epochs[number]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::runtime::{interrupt::poll, parallel};
+use crate::runtime::{interrupt::poll, memory::huge, parallel};
 
 /// Bytes of documents per chunk of a thread's work.
 pub const CHUNK_BYTES: usize = 1 << 17;
@@ -68,7 +68,7 @@ pub fn map<S: Send, T: Copy + Send>(
     let mut offsets = Vec::with_capacity(documents.len() + 1);
     offsets.push(0);
     let chunks = parallel::chunks(documents.iter().map(|document| document.len()), CHUNK_BYTES);
-    let joined = Joined { items: Vec::with_capacity(room), offsets, waiting: BTreeMap::new(), next: 0 };
+    let joined = Joined { items: huge(room), offsets, waiting: BTreeMap::new(), next: 0 };
     let joined = Mutex::new(joined);
     parallel::for_each(states, chunks.len(), |state, chunk| {
         let (mut items, mut ends) = (Vec::new(), Vec::new());

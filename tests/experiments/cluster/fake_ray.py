@@ -17,8 +17,9 @@ class WorkerCrashedError(Exception):
 class FakeRay:
     """`faults[name]` are what happens to the attempts of a task, one after the other: "lost", or seconds to wait."""
 
-    def __init__(self, slots=2, gpus=0, **faults):
-        self.resources = {"CPU": slots, "GPU": gpus}
+    def __init__(self, slots=2, gpus=0, memory=1 << 40, **faults):
+        self.resources = {"CPU": slots, "GPU": gpus, "memory": memory}
+        self.memory = {}
         self.faults = {name.replace("_", "-"): list(each) for name, each in faults.items()}
         self.pool = ThreadPoolExecutor(16)
         self.submitted = []
@@ -49,7 +50,14 @@ class FakeRay:
                 self.names[future] = arguments[1].name
                 return future
 
-            return SimpleNamespace(remote=submit)
+            def sized(*, memory):
+                def submit_sized(*arguments):
+                    self.memory[arguments[1].name] = memory
+                    return submit(*arguments)
+
+                return SimpleNamespace(remote=submit_sized)
+
+            return SimpleNamespace(options=sized)
 
         return decorated
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.cluster import tasks
+from experiments.cluster.parts import add_up
 from experiments.cluster.tasks import RETRIES, Result, Task
 from experiments.config import RunnerConfig
 from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
@@ -111,7 +112,7 @@ def test_closing_the_results_cancels_what_runs_and_keeps_what_is_finished(tmp_pa
 def test_a_folder_that_is_not_shared_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"does not see .*gone; set artifacts to a folder that all machines"):
         tasks.execute(Writing(), numbered(1)[0], tmp_path / "gone")
-    missing = Result({"number": 0}, tmp_path / "part.data", {"part.data": {"bytes": 3}}, [["number"]])
+    missing = Result({"number": 0}, tmp_path / "part.data", {"part.data": {"bytes": 3}}, [["number"]], 8)
     monkeypatch.setattr(tasks, "execute", lambda *_: missing)
     with pytest.raises(UserError, match=r"this machine does not see .*part\.data, which .*; set artifacts"):
         run(FakeRay(), Writing(), 1, tmp_path)
@@ -158,6 +159,29 @@ def test_a_silent_task_is_ended_and_a_waiting_one_is_not(tmp_path, monkeypatch, 
     with pytest.raises(UserError, match=r"part-0 was ended 1 times: .*runner\.timeout_s=1 .* set it to null"):
         list(cluster_of(FakeRay(), timeout_s=1).run(silent, numbered(2), tmp_path / "always"))
     stop.set()
+
+
+def test_a_worker_that_hangs_before_its_first_sign_of_life_is_noticed(tmp_path, monkeypatch, caplog):
+    """Tasks start in order, so one that has not started after a later one does not wait for a worker."""
+    monkeypatch.setattr(tasks, "BEAT_SECONDS", 0.1)
+    ray = FakeRay(slots=4, part_0=[20])
+    found = list(cluster_of(ray, timeout_s=1).run(Writing(), numbered(4), tmp_path))
+    ray.stop.set()
+    assert [result.value["number"] for result in found] == [0, 1, 2, 3]
+    assert ray.cancelled == ["part-0"]
+    assert caplog.text.count("task part-0 on an unknown machine was ended: it showed no progress") == 1
+
+
+def test_sums_ask_for_memory(tmp_path):
+    """Three times that of the results which they add up, but not more than a machine has."""
+    for most in (1 << 40, 100):
+        ray, folder = FakeRay(memory=most), tmp_path / str(most)
+        cluster = cluster_of(ray)
+        results = list(cluster.run(Writing(), numbered(9), folder))
+        add_up(cluster, "numbers", results, lambda group, beat: Writing()(len(group), beat), folder, None)
+        assert {ray.memory[f"part-{i}"] for i in range(9)} == {0}
+        sums = [ray.memory[name] for name in sorted(ray.memory) if "sum" in name]
+        assert sums == [min(most, 3 * 8 * n) for n in (8, 1, 2)]
 
 
 def test_that_no_machine_is_large_enough_is_said(tmp_path, caplog):
