@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from tokenizer.interface import TokenizerLike
 
-_ROWS_AT_A_TIME = 2**15
-"""Rows of a 16-bit head that a CPU converts to fp32 at a time."""
+_CONVERTED = 2**24
+"""Weights of a 16-bit head that a CPU converts to fp32 at a time, 64 MiB."""
 _COMPARED = 64
 """Positions whose losses are compared with those of the model's own logits."""
 _UNLIMITED = 2**20
@@ -293,7 +293,10 @@ class _Head(nn.Module):
         if hidden.is_cuda:
             logits = product(flat.to(self.weight.dtype), self.weight)
         else:
-            logits = torch.cat([product(flat, part) for part in torch.split(self.weight, _ROWS_AT_A_TIME)], 1)
+            logits = torch.empty((len(flat), len(self.weight)))
+            rows = max(1, _CONVERTED // self.weight.shape[1])
+            for first in range(0, len(self.weight), rows):
+                logits[:, first : first + rows] = product(flat, self.weight[first : first + rows])
         logits = logits.view(*hidden.shape[:-1], -1)
         return logits if self.bias is None else logits + self.bias.float()
 
