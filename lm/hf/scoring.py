@@ -253,9 +253,9 @@ class PretrainedModel(ScorableModel):
     def _agrees(self, ids: Tensor) -> bool:
         """Whether the layers with the head in chunks give the losses of a whole forward pass."""
         targets, logits, rounding = ids.roll(-1, 1)[0], self._logits(ids)[0], self._rounding
-        other = ids.clone()
-        other[0, -1] = (other[0, -1] + 1) % self.vocab_size
-        seen = (self._logits(other)[0] - logits)[:-1].abs()
+        other, half = ids.clone(), ids.shape[1] // 2
+        other[0, half:] = (other[0, half:] + 1) % self.vocab_size
+        seen = (self._logits(other)[0] - logits)[:half].abs()
         if seen.numel() and seen.max() > rounding * (1 + logits.abs().max()):
             raise UserError("the model is not causal: it sees the tokens that it is to predict; leave it out")
         own = F.cross_entropy(logits, targets, reduction="none")
