@@ -287,10 +287,12 @@ def _unequal(result: Findings) -> str:
         notes.append(f" {result.left_out}")
     parameters, inner = zip(*(arm.lm.contents.parameters for arm in result.arms), strict=True)
     if len(set(parameters)) > 1:
-        most = len(parameters)
-        where = f"{_listed([f'{n:,}' for n in inner], most)} of them in the layers"
-        where = "only in the embeddings" if len(set(inner)) == 1 else where
-        notes.append(f" The models differ: {_listed([f'{n:,}' for n in parameters], most)} parameters, {where}.")
+        sizes = [f"{arm.label} {n:,}" for arm, n in zip(result.arms, parameters, strict=True)]
+        where = " (in the embeddings only)"
+        if len(set(inner)) > 1:
+            sizes = [f"{size} ({n:,})" for size, n in zip(sizes, inner, strict=True)]
+            where = " (of them in the layers)"
+        notes.append(f" The models differ in parameters{where}: {_listed(sizes, len(sizes))}.")
     return "".join(notes)
 
 

@@ -74,7 +74,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
     ]
     if report["verdict"]["low"] is not None:
         withheld = report["verdict"]["withheld"]
-        note = f" They are about these models; a verdict about the tokenizers is withheld ({withheld})."
+        note = f" The differences are about these models; a verdict about the tokenizers is withheld ({withheld})."
         compared = [row for row in report["differences"] if row["by"] == "all" and row["reference"] == labels[0]]
         drawn.append(
             Figure(

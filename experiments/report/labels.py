@@ -23,14 +23,18 @@ _LONGEST = 32
 def describe_phase1(tokenizers: Mapping[str, Any]) -> str:
     """A sentence about tokenizers by label that differ in the pattern or the unit of phase 1; empty if they do not."""
     by_phase1: dict[str, list[str]] = {}
+    patterns, units = set[str](), set[str]()
     for label, tokenizer in tokenizers.items():
         pattern = getattr(tokenizer, "pattern", None)  # other software's tokenizers have none
         if pattern is not None and pattern.name == "none":  # bytes
             continue
-        unit = getattr(tokenizer, "provenance", {}).get("phase1", {}).get("unit", "document")
-        name = "other software" if pattern is None else pattern.name if pattern.name != "custom" else pattern.regex
-        by_phase1.setdefault(f"{_shown(name)} in {unit}s", []).append(label)
-    if len(by_phase1) < 2:
+        name = "unknown" if pattern is None else pattern.name if pattern.name != "custom" else pattern.regex
+        phase1 = getattr(tokenizer, "provenance", {}).get("phase1")
+        unit = "" if phase1 is None else f" in {phase1.get('unit', 'document')}s"
+        patterns.add(name)
+        units |= {unit} - {""}
+        by_phase1.setdefault(f"{_shown(name)}{unit}", []).append(label)
+    if len(patterns) < 2 and len(units) < 2:
         return ""
     parts = (f"{phase1} ({', '.join(labels)})" for phase1, labels in by_phase1.items())
     return f"The tokenizers differ in the pattern or unit of phase 1: {'; '.join(parts)}."

@@ -27,7 +27,7 @@ MANIFEST = "manifest.json"
 # Errors of reading a manifest that is damaged, or that was written by another version.
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
 COMMAND = "SUPERBPE_COMMAND"  # environment variable with the user's command, for processes of a launcher
-_PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
+_PACKAGES = ("superbpe-framework", "numpy", "torch", "transformers", "pyarrow", "botocore")
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizer import system
 from tokenizer.errors import UserError, shortened
 from tokenizer.external.opening import is_repository_id, snapshot
-from tokenizer.files import read_json
+from tokenizer.files import confined, read_json, read_text
 from tokenizer.formats import carried
 from tokenizer.formats.hf import HF_CONFIG_FILE
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 ADAPTER = "adapter_config.json"
 FILES = ("*.json", "*.safetensors", "*.model", "*.tiktoken", "*.txt", "*.jinja")
 """Files of a model in a repository that are downloaded."""
+_FLOATS = ("F64", "F32", "F16", "BF16")
+"""Types of weights that are not quantized."""
 
 
 def base_of(folder: Path) -> tuple[Path, str | None] | None:
@@ -30,11 +34,13 @@ def base_of(folder: Path) -> tuple[Path, str | None] | None:
         The model's folder, and its commit if it is in a repository; None if the folder has no adapter.
 
     Raises:
-        UserError: There is no model, the adapter is incomplete, its model cannot be found, or PEFT is missing.
+        UserError: There is no model, it names weights other than safetensors in its folder, the adapter is incomplete,
+            its model cannot be found, or PEFT is missing.
     """
     if not (folder / ADAPTER).is_file():
         if not (folder / "config.json").is_file():
             raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
+        _check_named(folder)
         return None
     if not (folder / "adapter_model.safetensors").is_file():
         raise UserError(f"{folder} has no adapter_model.safetensors; save the adapter in safetensors")
@@ -49,6 +55,27 @@ def base_of(folder: Path) -> tuple[Path, str | None] | None:
     if not is_repository_id(base):
         raise UserError(f"{base}, which {folder / ADAPTER} was trained on, does not exist; correct its path there")
     return snapshot(base, about.get("revision"), None, FILES)
+
+
+def _check_named(folder: Path) -> None:
+    """Reject weights that the files of a model name, unless they are safetensors in the same folder."""
+    path, index = folder / "config.json", folder / "model.safetensors.index.json"
+    text = read_text(path)
+    try:
+        config = json.loads(text)  # may contain Infinity
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not JSON ({error})") from None
+    if not isinstance(config, dict):
+        raise UserError(f"{path} is not a JSON object")
+    own = config.get("transformers_weights")
+    named = [] if own in (None, index.name) else [own]
+    if index.exists():
+        places = read_json(index).get("weight_map")
+        named += places.values() if isinstance(places, dict) else [places]
+    for name in named:
+        file = confined(folder, name)
+        if file.parent != folder or file.suffix != ".safetensors":
+            raise UserError(f"{folder} names the weights {name}; they must be .safetensors files in the same folder")
 
 
 def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device_map: str | None = None) -> Any:
@@ -88,7 +115,29 @@ def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device
         )
     if info["missing_keys"]:
         raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
+    if info["unexpected_keys"]:
+        warnings.warn(
+            f"{folder}: the model of config.json does not use {min(info['unexpected_keys'])} and maybe other weights",
+            stacklevel=2,
+        )
+    if getattr(model.config, "quantization_config", None) is None:
+        _check_floats(folder)
     return model
+
+
+def _check_floats(folder: Path) -> None:
+    """Reject weights of other types, which `transformers` would convert as they are."""
+    from safetensors import safe_open
+
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118  (not a dict)
+                kind = weights.get_slice(name).get_dtype()
+                if name.endswith("weight") and kind not in _FLOATS:
+                    raise UserError(
+                        f"{file}: {name} has the type {kind}, but config.json has no quantization_config; save the "
+                        "model again in F32 or BF16"
+                    )
 
 
 def _merged(model: Any, folder: Path) -> Any:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from tokenizer.interface import TokenizerLike
 
-_ROWS_AT_A_TIME = 2**15
-"""Rows of a 16-bit head that a CPU converts to fp32 at a time."""
+_CONVERTED = 2**24
+"""Weights of a 16-bit head that a CPU converts to fp32 at a time, 64 MiB."""
 _COMPARED = 64
 """Positions whose losses are compared with those of the model's own logits."""
 _UNLIMITED = 2**20
@@ -251,9 +251,9 @@ class PretrainedModel(ScorableModel):
     def _agrees(self, ids: Tensor) -> bool:
         """Whether the layers with the head in chunks give the losses of a whole forward pass."""
         targets, logits, rounding = ids.roll(-1, 1)[0], self._logits(ids)[0], self._rounding
-        other = ids.clone()
-        other[0, -1] = (other[0, -1] + 1) % self.vocab_size
-        seen = (self._logits(other)[0] - logits)[:-1].abs()
+        other, half = ids.clone(), ids.shape[1] // 2
+        other[0, half:] = (other[0, half:] + 1) % self.vocab_size
+        seen = (self._logits(other)[0] - logits)[:half].abs()
         if seen.numel() and seen.max() > rounding * (1 + logits.abs().max()):
             raise UserError("the model is not causal: it sees the tokens that it is to predict; leave it out")
         own = F.cross_entropy(logits, targets, reduction="none")
@@ -291,7 +291,10 @@ class _Head(nn.Module):
         if hidden.is_cuda:
             logits = product(flat.to(self.weight.dtype), self.weight)
         else:
-            logits = torch.cat([product(flat, part) for part in torch.split(self.weight, _ROWS_AT_A_TIME)], 1)
+            logits = torch.empty((len(flat), len(self.weight)))
+            rows = max(1, _CONVERTED // self.weight.shape[1])
+            for first in range(0, len(self.weight), rows):
+                logits[:, first : first + rows] = product(flat, self.weight[first : first + rows])
         logits = logits.view(*hidden.shape[:-1], -1)
         return logits if self.bias is None else logits + self.bias.float()
 

@@ -80,9 +80,9 @@ def test_the_detail_says_what_else_differs():
     both = [scored("BPE", 2.0), scored("SuperBPE", 1.8, vocab_size=9000, parameters=1200)]
     told = detail(Findings(both, {(0, 1): compared(-0.2)}))
     assert " The vocabularies have 8,192 to 9,000 tokens, which" in verdict(Findings(both, {(0, 1): compared(-0.2)}))
-    assert "The models differ: 1,000 and 1,200 parameters, only in the embeddings." in told
+    assert "The models differ in parameters (in the embeddings only): BPE 1,000 and SuperBPE 1,200." in told
     both[1] = scored("SuperBPE", 1.8, parameters=1300, layers=700)
-    assert "600 and 700 of them in the layers" in detail(Findings(both, {(0, 1): compared(-0.2)}))
+    assert "BPE 1,000 (600) and SuperBPE 1,300 (700)." in detail(Findings(both, {(0, 1): compared(-0.2)}))
     assert "longer" not in detail(result(-0.2, interval=(-11.0, -9.0)))
     longer = "The interval is longer below the measured value, because a few documents"
     assert longer in detail(result(-0.2, interval=(-14.0, -9.0)))

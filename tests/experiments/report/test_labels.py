@@ -1,4 +1,5 @@
 from dataclasses import asdict
+from types import SimpleNamespace
 
 from experiments.report.labels import describe_phase1, label_all
 from superbpe.rules import PHASE1, PRESETS
@@ -61,3 +62,8 @@ def test_tokenizers_that_differ_in_phase_1_say_so():
         "The tokenizers differ in the pattern or unit of phase 1: o200k in documents (a, d); o200k in lines (b); "
         "gpt2 in documents (c)."
     )
+    # Tokenizers from elsewhere do not record their unit; those that other software runs have no pattern.
+    imported, other = SimpleNamespace(pattern=full.pattern), SimpleNamespace()
+    assert describe_phase1({"a": full, "b": imported}) == ""
+    told = describe_phase1({"a": full, "b": imported, "c": other})
+    assert told.endswith(": o200k in documents (a); o200k (b); unknown (c).")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer as HfTokenizer
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
@@ -149,7 +150,8 @@ def test_a_function_gives_the_same_losses(tmp_path):
         evaluate_texts(lambda ids: model(ids).logits, tokenizer, DOCUMENTS, sources=["a", "b", "c"], **options)
 
 
-def test_logits_of_16_bit_weights_are_in_fp32(tmp_path):
+def test_logits_of_16_bit_weights_are_in_fp32(tmp_path, monkeypatch):
+    monkeypatch.setattr("lm.hf.scoring._CONVERTED", 10_000)  # several parts
     saved(tmp_path, eos="</s>")
     tokenizer = load_pretrained(tmp_path).tokenizer
     half = made("Llama", torch.bfloat16)
@@ -223,7 +225,7 @@ def test_a_model_that_sees_later_tokens_is_rejected(tmp_path):
 def test_the_model_of_an_adapter_is_found_before_anything_is_scored(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"has no config\.json"):
         pretrained.base_of(tmp_path)
-    (tmp_path / "config.json").touch()
+    (tmp_path / "config.json").write_text("{}")
     assert pretrained.base_of(tmp_path) is None
     (tmp_path / "config.json").unlink()
     about = tmp_path / pretrained.ADAPTER
@@ -247,3 +249,39 @@ def test_the_model_of_an_adapter_is_found_before_anything_is_scored(tmp_path, mo
     about.write_text(json.dumps({"base_model_name_or_path": "org/model", "revision": "v1"}))
     assert pretrained.base_of(tmp_path) == (tmp_path, "c0ffee")
     assert asked == [("org/model", "v1", None, pretrained.FILES)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model.safetensors.index.json": '{"weight_map": {"a": "pytorch_model.bin"}}'}, "the weights pytorch"),
+        (
+            {"model.safetensors.index.json": '{"weight_map": {"a": "../x.safetensors"}}'},
+            "not a plain path",
+        ),
+        ({"model.safetensors.index.json": '{"weight_map": null}'}, "not a plain path"),
+        ({"config.json": '{"model_type": "gpt2", "transformers_weights": "w.bin"}'}, "the weights w.bin"),
+        ({"config.json": '{"model_type": "gpt2", "transformers_weights": "sub/w.safetensors"}'}, "in the same folder"),
+        ({"config.json": '{"model_type": '}, "config.json is not JSON"),
+        ({"config.json": "[]"}, "config.json is not a JSON object"),
+    ],
+)
+def test_only_safetensors_in_the_folder_are_opened(changes, said, tmp_path):
+    (tmp_path / "config.json").write_text('{"time_step_limit": [0.0, Infinity]}')
+    assert pretrained.base_of(tmp_path) is None
+    for name, text in changes.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=said):
+        pretrained.base_of(tmp_path)
+
+
+def test_weights_that_the_configuration_does_not_explain(tmp_path):
+    made("GPT2").save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file({**tensors, "more.weight": torch.zeros(1)}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.warns(UserWarning, match=r"does not use more\.weight"):
+        pretrained.load(tmp_path)
+    whole = {name: weight.to(torch.int8) for name, weight in tensors.items()}
+    save_file(whole, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match="the type I8"):
+        pretrained.load(tmp_path)
