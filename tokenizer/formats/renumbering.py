@@ -35,7 +35,11 @@ def with_new_ids(value: Any, is_id: Callable[[str], bool], new_id: Callable[[int
         return {name: with_new_ids(part, is_id, new_id, key if is_id(key) else name) for name, part in value.items()}
     if isinstance(value, list | tuple):
         nested = [isinstance(part, list | tuple) for part in value]
-        other = {(_POSITIONS, False, False): 0, (_BIASES, True, False): 1}.get((key, *nested))
+        other = None
+        if key == _POSITIONS and nested == [False, False]:
+            other = 0
+        elif key == _BIASES and nested == [True, False]:
+            other = 1
         return [part if i == other else with_new_ids(part, is_id, new_id, key) for i, part in enumerate(value)]
     return new_id(value) if type(value) is int and value >= 0 and is_id(key) else value
 
