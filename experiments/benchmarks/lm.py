@@ -187,7 +187,7 @@ def time_evaluation(run: Trainer, clock: Clock) -> None:
     shards = run.shards
     n_steps = max(1, int(shards.n_tokens / run.rows.tokens_per_step))
     rows = [padded_rows(part)[0] for step in range(n_steps) for part in read(run, step).parts]
-    config = EvalConfig(context_bytes=run.config.context_bytes, min_context_bytes=0, batch_tokens=1 << 15)
+    config = EvalConfig(context_bytes=run.config.context_bytes, min_context_bytes=0)
     score = partial(evaluate, run.model, shards, shards.token_byte_lengths, config)
     for _ in range(max(2, run.config.steps // 5)):
         clock.time("evaluation", shards.n_tokens - shards.n_documents, score)

