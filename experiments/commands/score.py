@@ -58,7 +58,7 @@ def parser() -> Parser:
         "--weights", nargs="+", default=[], metavar="KIND=SHARE", help="weights of the kinds in the total (their bytes)"
     )
     add("--cluster", choices=("auto", "document", "source"), default="auto", help="unit of sampling (%(default)s)")
-    add("--batch-tokens", type=whole(1), default=8192, metavar="N", help="tokens of a forward pass (%(default)s)")
+    add("--batch-tokens", type=whole(1), default=4096, metavar="N", help="tokens of a forward pass (%(default)s)")
     add_loading(options)
     add("--artifacts", default="artifacts", metavar="FOLDER", help="where scores are kept (%(default)s)")
     add_text_settings(options)

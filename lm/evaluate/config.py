@@ -29,7 +29,7 @@ class EvalConfig:
 
     context_bytes: int = declare(1024, help="maximum context of a scored token in bytes")
     min_context_bytes: int = 256
-    batch_tokens: int = declare(8192, least=1)
+    batch_tokens: int = declare(4096, least=1)
     confidence: float = declare(0.95, above=0, below=1, remedy=", for instance 0.95")
     cluster: str = declare(
         "auto",
