@@ -117,7 +117,7 @@ def test_too_little_memory_in_evaluation_names_the_setting(device, shards, tmp_p
     train(MODEL, CONFIG, shards, tmp_path / "run")
     model = load_model(tmp_path / "run", device)
     exhaust(device, monkeypatch, Forward, "__call__")
-    with pytest.raises(UserError, match=r"lower eval.batch_tokens \(8192\)"):
+    with pytest.raises(UserError, match=r"lower eval.batch_tokens \(4096\)"):
         evaluate(model, shards, shards.token_byte_lengths, EvalConfig(context_bytes=256, min_context_bytes=64))
 
 
