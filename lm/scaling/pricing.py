@@ -66,9 +66,7 @@ class Study:
             for one, two in zip(reference.flops, arm.flops, strict=True):
                 if abs(two / one - 1) > self.tolerance and not self.on_equal_text(arm):
                     apart = f"{two:.4g} instead of {one:.4g} FLOPs, more than {100 * self.tolerance:g} % apart"
-                    remedy = (
-                        "train both on equal text or with budget=equal_deployed_flops, or accept a larger tolerance"
-                    )
+                    remedy = "train both on equal text or with equal FLOPs (budget=equal_deployed_flops)"
                     raise UserError(f"{problem}: a budget is {apart}; {remedy}")
             if list(arm.seeds) != list(reference.seeds):
                 seeds = f"{listed(arm.seeds)} instead of {listed(reference.seeds)}"
