@@ -8,6 +8,7 @@ result.
 from __future__ import annotations
 
 import dataclasses
+import os
 import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -119,8 +120,9 @@ def read_models(path: Path) -> list[GivenModel]:
     columns = {"arm": Column(), "model": Column(), "train_flops": amount, "train_bytes": amount}
     models = []
     for _, row in read_table(path, columns):
-        here = path.parent / row["model"]
-        models.append(GivenModel(**{**row, "model": str(here if here.exists() else row["model"])}))
+        model = os.path.expanduser(row["model"])  # noqa: PTH111
+        here = path.parent / model
+        models.append(GivenModel(**{**row, "model": str(here) if here.exists() else model}))
     return models
 
 

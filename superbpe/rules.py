@@ -177,14 +177,14 @@ def _parsed(key: str, text: str, hint: Any) -> Any:
 
 
 def _strings(key: str, text: str) -> tuple[str, ...]:
-    if text != "[]" and not re.match(r'\[\s*"', text):
+    if not re.fullmatch(r"""\[\s*(["'].*|\]|\w+(,\w+)+\]|[^\]]*,\s.*)""", text, re.DOTALL):
         return (text,)  # a regex may begin with a class, such as [0-9]
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not all(isinstance(string, str) for string in found):
-        remedy = 'such as ["a", "b"]; to begin a regex with such a class, put another character before the quote'
+        remedy = 'such as ["a", "b"]; a regex that begins with such a class can be written as (?:[...])'
         raise UserError(f"{key}={quoted(text)} is not a JSON array of strings, {remedy}")
     return tuple(found)
 

@@ -55,8 +55,8 @@ class Parser(argparse.ArgumentParser):
         settings: Further arguments of `argparse.ArgumentParser`.
     """
 
-    def __init__(self, name: str, doc: str, after_stop: str = "nothing is written", **settings: Any) -> None:
-        what = doc.partition(": ")[2]
+    def __init__(self, name: str, doc: str | None, after_stop: str = "nothing is written", **settings: Any) -> None:
+        what = (doc or "").partition(": ")[2]  # None under python -OO
         super().__init__(prog=f"superbpe {name}", description=what[:1].upper() + what[1:], **settings)
         self.after_stop = after_stop
         self._words: list[str] = []
@@ -320,7 +320,7 @@ def open_any(source: str, **options: Any) -> Pretrained:
     from experiments.store.trained_models import tokenizer_folder
     from tokenizer.external.load import load_pretrained
 
-    path = Path(source).expanduser()
+    path = Path(os.path.expanduser(source))  # noqa: PTH111 (that of pathlib raises for an unknown user)
     return load_pretrained(tokenizer_folder(path) if path.exists() else source, **options)
 
 
@@ -406,7 +406,8 @@ def named(entry: str) -> tuple[str | None, str]:
     """Split NAME=PATH; None for an entry without a name. A URL, or the path or glob of a file, may contain `=`."""
     name, equals, path = entry.partition("=")
     is_path = not equals or "://" in name or Path(entry).exists() or any(glob.iglob(entry))  # noqa: PTH207
-    return (None, entry) if is_path else (name, path)
+    place = os.path.expanduser(entry if is_path else path)  # noqa: PTH111 (a path of "" stays)
+    return None if is_path else name, place
 
 
 def tokenizers_of(entries: Sequence[str]) -> dict[str, str]:

@@ -361,14 +361,16 @@ class _Run:
         self.n_submitted = self.last_started = 0  # numbers of tasks in the order in which Ray gets and starts them
         self.numbers: dict[Task, int] = {}
         self.looked = time.monotonic()
-        # A task that no machine has the memory for gets the largest machine for itself.
-        self.most_memory = max((int(has.get("memory", 0)) for has in cluster.machines()), default=0)
         self.execute = self.ray.remote(num_cpus=cluster.threads, num_gpus=gpus, max_retries=RETRIES)(execute)
         self.work = self.ray.put(work) if self.waiting else None
-        needed = {"CPU": cluster.threads, "GPU": gpus}
-        if self.waiting and not any(all(has.get(x, 0) >= n for x, n in needed.items()) for has in cluster.machines()):
+        self.needed = {"CPU": cluster.threads, "GPU": gpus}
+        if self.waiting and not self._machines():
             why = "%d tasks wait: no machine of the Ray cluster has %d CPUs and %d GPUs, which each takes"
-            _logger.warning(why, len(tasks), *needed.values())
+            _logger.warning(why, len(tasks), *self.needed.values())
+
+    def _machines(self) -> list[Mapping[str, float]]:
+        """Resources of the machines that can run a task."""
+        return [has for has in self.cluster.machines() if all(has.get(x, 0) >= n for x, n in self.needed.items())]
 
     def done(self) -> int:
         """Bytes of the finished tasks, and those that the others have reported."""
@@ -382,8 +384,11 @@ class _Run:
             task = self.waiting.popleft()
             task.file(self.folder, "beat").unlink(missing_ok=True)  # of an earlier command, or a task that was ended
             self.signs.pop(task, None)
-            sized = self.execute.options(memory=min(task.memory, self.most_memory))
-            self.submitted[sized.remote(self.work, task, self.folder)] = task
+            work = self.execute
+            if task.memory:  # a task that no machine has the memory for gets the largest one for itself
+                most = max((int(has.get("memory", 0)) for has in self._machines()), default=0)
+                work = work.options(memory=min(task.memory, most))
+            self.submitted[work.remote(self.work, task, self.folder)] = task
             self.n_submitted += 1
             self.numbers[task] = self.n_submitted
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+import os
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -84,7 +86,11 @@ class Rows:
             )
         self._steps: dict[int, Future[list[NDArray[np.int64]]]] = {}  # of the block that is read, and the next one
         self._loaded: dict[int, NDArray[np.int64]] = {}  # only the thread uses it
-        self._thread = ThreadPoolExecutor(1, "rows")
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_steps": {}, "_thread": None}
 
     @property
     def mean_tokens(self) -> float:
@@ -111,7 +117,11 @@ class Rows:
         block, within = divmod(step, n_steps)
         # The next block is found while the second half of this one is read, so that no step waits for it.
         wanted = [block, block + 1] if 2 * within >= n_steps else [block]
-        self._steps = {i: self._steps.get(i) or self._thread.submit(self._steps_of, i) for i in wanted}
+        if self._process != os.getpid():  # a fork has no threads
+            self._steps, self._thread, self._process = {}, None, os.getpid()
+        for unneeded in self._steps.keys() - wanted:
+            self._steps[unneeded].cancel()
+        self._steps = {i: self._steps.get(i) or self._start(i) for i in wanted}
         return self._steps[block].result()[within]
 
     def held_back(self, steps: int) -> NDArray[np.int64]:
@@ -126,6 +136,25 @@ class Rows:
                 "text unread; use a shorter run or fewer bytes"
             )
         return self._held_back
+
+    def _start(self, block: int) -> Future[list[NDArray[np.int64]]]:
+        """Find the rows of a block in a thread, which the end of the program does not wait for."""
+        found: Future[list[NDArray[np.int64]]] = Future()
+        before = self._thread
+
+        def find() -> None:
+            if before is not None:
+                before.join()
+            if not found.set_running_or_notify_cancel():
+                return
+            try:
+                found.set_result(self._steps_of(block))
+            except BaseException as error:  # raised where the rows are needed
+                found.set_exception(error)
+
+        self._thread = threading.Thread(target=find, name="rows", daemon=True)
+        self._thread.start()
+        return found
 
     def _steps_of(self, block: int) -> list[NDArray[np.int64]]:
         """The rows of each step of a block, int64[rows, 2]."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -47,8 +46,7 @@ class DocumentStream:
     def __init__(self, shards: Shards, *, seed: int, shuffle: bool = True) -> None:
         self._shards, self._seed, self._shuffle = shards, seed, shuffle
         self._lengths: NDArray[np.int64] = np.diff(shards.document_ends, prepend=0)
-        self._epochs: dict[int, _Epoch] = {}
-        self._lock = threading.Lock()  # of `_epochs`: rows are found in the background
+        self._epochs: dict[int, _Epoch] = {}  # replaced, never changed: rows are found in the background
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
         """Tokens of the stream from position `start` to `stop`; positions continue across epochs."""
@@ -130,12 +128,11 @@ class DocumentStream:
         return places
 
     def _epoch(self, number: int) -> _Epoch:
-        with self._lock:
-            if number not in self._epochs:
-                order = np.arange(self._shards.n_documents)
-                if self._shuffle:
-                    order = np.random.default_rng([self._seed, number]).permutation(self._shards.n_documents)
-                while len(self._epochs) >= _EPOCHS:
-                    del self._epochs[next(iter(self._epochs))]
-                self._epochs[number] = _Epoch(order, np.cumsum(self._lengths[order]))
-            return self._epochs[number]
+        if (found := self._epochs.get(number)) is not None:
+            return found
+        order = np.arange(self._shards.n_documents)
+        if self._shuffle:
+            order = np.random.default_rng([self._seed, number]).permutation(self._shards.n_documents)
+        epoch = _Epoch(order, np.cumsum(self._lengths[order]))
+        self._epochs = dict([*self._epochs.items(), (number, epoch)][-_EPOCHS:])
+        return epoch

@@ -232,8 +232,8 @@ def _halving(
 def _batches(jobs: list[tuple[int, Window]], batch_tokens: int) -> Iterator[list[tuple[int, Window]]]:
     """Batches of windows of similar length, longest first, of at most `batch_tokens` tokens with padding.
 
-    A batch that is a quarter full ends before a window that is a fifth shorter than its first. For documents of
-    lognormal lengths, up to 66 % more positions than tokens were computed without this, and at most 21 % more with it.
+    A batch that is a quarter full ends before a window that is a fifth shorter than its first: in batches of 32,768
+    tokens from 65,536, windows of lognormal documents then had 6 to 21 % of padding instead of 6 to 66 %.
     """
     batch: list[tuple[int, Window]] = []
     width = 0

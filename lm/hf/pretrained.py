@@ -40,7 +40,7 @@ def base_of(folder: Path) -> tuple[Path, str | None] | None:
     if not (folder / ADAPTER).is_file():
         if not (folder / "config.json").is_file():
             raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
-        _check_named(folder)
+        weights_of(folder)
         return None
     if not (folder / "adapter_model.safetensors").is_file():
         raise UserError(f"{folder} has no adapter_model.safetensors; save the adapter in safetensors")
@@ -50,15 +50,21 @@ def base_of(folder: Path) -> tuple[Path, str | None] | None:
     base = about.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise UserError(f"{folder / ADAPTER} names no base_model_name_or_path; add the model that it was trained on")
-    if Path(base).is_dir():
-        return Path(base), None
-    if not is_repository_id(base):
+    if not Path(base).is_dir() and not is_repository_id(base):
         raise UserError(f"{base}, which {folder / ADAPTER} was trained on, does not exist; correct its path there")
-    return snapshot(base, about.get("revision"), None, FILES)
+    found = (Path(base), None) if Path(base).is_dir() else snapshot(base, about.get("revision"), None, FILES)
+    if (found[0] / ADAPTER).is_file():
+        raise UserError(f"{folder / ADAPTER}: {base} is an adapter itself; merge that one into its model first")
+    base_of(found[0])
+    return found
 
 
-def _check_named(folder: Path) -> None:
-    """Reject weights that the files of a model name, unless they are safetensors in the same folder."""
+def weights_of(folder: Path) -> list[Path]:
+    """The files of weights of a model.
+
+    Raises:
+        UserError: A file names weights other than safetensors in the same folder, or is damaged.
+    """
     path, index = folder / "config.json", folder / "model.safetensors.index.json"
     text = read_text(path)
     try:
@@ -68,14 +74,15 @@ def _check_named(folder: Path) -> None:
     if not isinstance(config, dict):
         raise UserError(f"{path} is not a JSON object")
     own = config.get("transformers_weights")
-    named = [] if own in (None, index.name) else [own]
-    if index.exists():
+    named = ["model.safetensors"] if own in (None, index.name) else [own]
+    if own == index.name or (own is None and index.exists() and not (folder / named[0]).exists()):
         places = read_json(index).get("weight_map")
-        named += places.values() if isinstance(places, dict) else [places]
-    for name in named:
-        file = confined(folder, name)
+        named = [*places.values()] if isinstance(places, dict) else [places]
+    files = [confined(folder, name) for name in dict.fromkeys(named)]
+    for file, name in zip(files, dict.fromkeys(named), strict=True):
         if file.parent != folder or file.suffix != ".safetensors":
             raise UserError(f"{folder} names the weights {name}; they must be .safetensors files in the same folder")
+    return files
 
 
 def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device_map: str | None = None) -> Any:
@@ -129,7 +136,7 @@ def _check_floats(folder: Path) -> None:
     """Reject weights of other types, which `transformers` would convert as they are."""
     from safetensors import safe_open
 
-    for file in folder.glob("*.safetensors"):
+    for file in weights_of(folder):
         with safe_open(file, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118  (not a dict)
                 kind = weights.get_slice(name).get_dtype()

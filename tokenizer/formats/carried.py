@@ -216,14 +216,14 @@ def with_new_ids(found: dict[str, Any], new_ids: Mapping[int, int]) -> dict[str,
     if GENERATION_FILE not in found["files"]:
         return found
     files = {name: text for name, text in found["files"].items() if name != GENERATION_FILE}
-    lost = [i for i in found["ids"] if int(i) not in new_ids]
-    if lost:
+    ids = {int(i): token for i, token in found["ids"].items() if int(i) >= 0}  # older folders have -1, too
+    if lost := sorted(ids.keys() - new_ids.keys()):
         left = [*found["left"], f"{GENERATION_FILE}, which names the id {lost[0]}, but no token has it"]
         return found | {"files": files, "ids": {}, "left": left}
     generation = json.loads(found["files"][GENERATION_FILE])
     renumbered = renumbering.with_new_ids(generation, renumbering.is_id, new_ids.__getitem__)
     files[GENERATION_FILE] = json.dumps(renumbered, indent=2, ensure_ascii=False) + "\n"
-    return found | {"files": files, "ids": {str(new_ids[int(i)]): token for i, token in found["ids"].items()}}
+    return found | {"files": files, "ids": {str(new_ids[i]): token for i, token in ids.items()}}
 
 
 def merged(model: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, Any]:

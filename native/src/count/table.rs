@@ -1,6 +1,6 @@
 //! A hash table that counts byte strings, and its contents in sorted order.
 
-use hashbrown::hash_table::{Entry, HashTable};
+use hashbrown::hash_table::HashTable;
 
 use super::keys::{hash_key, short_key, SHORT};
 use crate::runtime::interrupt::poll;
@@ -153,24 +153,22 @@ impl Table {
     #[inline(never)]
     pub fn add_long(&mut self, bytes: &[u8], count: u64) {
         let (hash, arena) = (Long::hash(bytes), &mut self.arena);
-        let entry = self.long.entry(
-            Long::spread(hash),
-            |long| long.hash == hash && arena[long.start..][..long.length as usize] == *bytes,
-            |long| Long::spread(long.hash),
-        );
-        match entry {
-            Entry::Occupied(mut entry) => entry.get_mut().count += count,
-            Entry::Vacant(entry) => {
-                let length = u32::try_from(bytes.len()).expect("a pretoken of less than 4 GiB");
-                entry.insert(Long { start: arena.len(), length, hash, count });
-                let end = arena.len() + bytes.len();
-                if end > arena.capacity() {
-                    // A power of two, so that `memory` does not depend on the order of the strings.
-                    arena.reserve_exact(end.next_power_of_two() - arena.len());
-                }
-                arena.extend_from_slice(bytes);
-                self.full |= self.memory() > self.limit;
+        let found = self.long.find_mut(Long::spread(hash), |long| {
+            long.hash == hash && arena[long.start..][..long.length as usize] == *bytes
+        });
+        if let Some(long) = found {
+            long.count += count; // `entry` would make room for one more, and `memory` depend on the order of strings
+        } else {
+            let length = u32::try_from(bytes.len()).expect("a pretoken of less than 4 GiB");
+            let new = Long { start: arena.len(), length, hash, count };
+            self.long.insert_unique(Long::spread(hash), new, |long| Long::spread(long.hash));
+            let end = arena.len() + bytes.len();
+            if end > arena.capacity() {
+                // A power of two, so that `memory` does not depend on the order of the strings.
+                arena.reserve_exact(end.next_power_of_two() - arena.len());
             }
+            arena.extend_from_slice(bytes);
+            self.full |= self.memory() > self.limit;
         }
         poll(bytes.len());
     }

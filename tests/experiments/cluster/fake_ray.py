@@ -1,5 +1,6 @@
 """The part of Ray's interface that the cluster uses, on threads of this process, with faults that a test names."""
 
+import ast
 import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -8,6 +9,17 @@ from types import SimpleNamespace
 from experiments.cluster import tasks
 from experiments.cluster.tasks import Cluster
 from experiments.config import RunnerConfig
+
+_parsing = threading.Lock()
+
+
+def _literal_eval(text, parse=ast.literal_eval):
+    """NumPy parses the header of an array, and CPython 3.11 fails at times where two threads parse."""
+    with _parsing:
+        return parse(text)
+
+
+ast.literal_eval = _literal_eval
 
 
 class WorkerCrashedError(Exception):
@@ -19,6 +31,7 @@ class FakeRay:
 
     def __init__(self, slots=2, gpus=0, memory=1 << 40, **faults):
         self.resources = {"CPU": slots, "GPU": gpus, "memory": memory}
+        self.head = {"memory": 2 * memory}  # runs no task
         self.memory = {}
         self.faults = {name.replace("_", "-"): list(each) for name, each in faults.items()}
         self.pool = ThreadPoolExecutor(16)
@@ -33,7 +46,7 @@ class FakeRay:
         return self.resources
 
     def nodes(self):
-        return [{"NodeID": "", "Alive": True, "Resources": self.resources}]
+        return [{"NodeID": "", "Alive": True, "Resources": has} for has in (self.head, self.resources)]
 
     def put(self, value):
         return value
@@ -57,7 +70,7 @@ class FakeRay:
 
                 return SimpleNamespace(remote=submit_sized)
 
-            return SimpleNamespace(options=sized)
+            return SimpleNamespace(remote=submit, options=sized)
 
         return decorated
 

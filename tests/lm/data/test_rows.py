@@ -1,6 +1,8 @@
 """Rows of batches: equal text with every tokenizer, from all over a block, readable at any step."""
 
+import pickle
 import threading
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -177,3 +179,13 @@ def test_text_that_a_tokenizer_changes_is_shared_out_evenly(shards, monkeypatch)
     monkeypatch.setattr(shards, "covered_bytes", covered)
     monkeypatch.setattr("lm.data.stream._GROUP_TOKENS", 300)
     assert make(shards).stream.tokens_at(np.arange(0, shards.n_bytes, 50)).tolist() == positions.tolist()
+
+
+def test_a_fork_and_a_copy_find_rows_themselves(shards, monkeypatch):
+    monkeypatch.setattr("lm.data.rows._BLOCK_BYTES", shards.n_bytes // 4)
+    rows = make(shards, tokens_per_step=300)
+    monkeypatch.setattr(rows, "_process", -1)  # as after a fork, whose parent's thread never comes to it
+    rows._steps = {0: Future()}
+    expected = make(shards, tokens_per_step=300).spans(0).tolist()
+    assert rows.spans(0).tolist() == expected
+    assert pickle.loads(pickle.dumps(rows)).spans(0).tolist() == expected

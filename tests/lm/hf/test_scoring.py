@@ -243,11 +243,18 @@ def test_the_model_of_an_adapter_is_found_before_anything_is_scored(tmp_path, mo
     with pytest.raises(UserError, match=r"/not/here.*correct its path"):
         pretrained.base_of(tmp_path)
     about.write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
-    assert pretrained.base_of(tmp_path) == (tmp_path, None)
+    with pytest.raises(UserError, match="is an adapter itself"):
+        pretrained.base_of(tmp_path)
+    (base := tmp_path / "base").mkdir()
+    about.write_text(json.dumps({"base_model_name_or_path": str(base)}))
+    with pytest.raises(UserError, match=r"base has no config\.json"):
+        pretrained.base_of(tmp_path)
+    (base / "config.json").write_text("{}")
+    assert pretrained.base_of(tmp_path) == (base, None)
     asked = []
-    monkeypatch.setattr(pretrained, "snapshot", lambda *words: asked.append(words) or (tmp_path, "c0ffee"))
+    monkeypatch.setattr(pretrained, "snapshot", lambda *words: asked.append(words) or (base, "c0ffee"))
     about.write_text(json.dumps({"base_model_name_or_path": "org/model", "revision": "v1"}))
-    assert pretrained.base_of(tmp_path) == (tmp_path, "c0ffee")
+    assert pretrained.base_of(tmp_path) == (base, "c0ffee")
     assert asked == [("org/model", "v1", None, pretrained.FILES)]
 
 
@@ -277,6 +284,8 @@ def test_only_safetensors_in_the_folder_are_opened(changes, said, tmp_path):
 
 def test_weights_that_the_configuration_does_not_explain(tmp_path):
     made("GPT2").save_pretrained(tmp_path)
+    (tmp_path / "other.safetensors").write_text("version https://git-lfs.github.com/spec/v1")
+    pretrained.load(tmp_path)  # what the model does not use may be anything
     tensors = load_file(tmp_path / "model.safetensors")
     save_file({**tensors, "more.weight": torch.zeros(1)}, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.warns(UserWarning, match=r"does not use more\.weight"):
