@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import atexit
 import glob
+import json
 import math
 import os
 import re
 import shutil
 import sys
 import tempfile
+import warnings
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -248,6 +250,8 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
 
     paths = [_standard_input() if path == STANDARD_INPUT else path for path in paths]
     read = {name: getattr(arguments, name) for name in READING}
+    if read["format"] is None and any(map(_is_json, filter(_is_copy, [*paths, *settings.get("sources", {}).values()]))):
+        warnings.warn("-: JSON is read as plain text; add --format jsonl if its lines are records", stacklevel=2)
     return Corpus(CorpusConfig(paths=paths, **read, **settings))
 
 
@@ -267,6 +271,16 @@ def _standard_input() -> str:
     if not copy.stat().st_size:
         raise UserError("-: the standard input is empty; pipe text into the command")
     return str(copy)
+
+
+def _is_json(path: str) -> bool:
+    """Whether the first line of a file is a JSON object."""
+    with Path(path).open("rb") as file:
+        line = file.readline(1 << 20)
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_copy(path: str) -> bool:

@@ -71,5 +71,5 @@ def run(arguments: argparse.Namespace) -> None:
         f"documents, files of {manifest['dtype']}: {len(manifest['shards'])}; "
         f"each document {where} {manifest['end_of_text']} (id {manifest['eos_id']})"
     )
-    then = ["fertility", *with_pattern(first, arguments.pattern), *text_options(arguments, arguments.text)]
-    finish(arguments.to, then=then)
+    text = text_options(arguments, arguments.text)
+    finish(arguments.to, then=["fertility", *with_pattern(first, arguments.pattern), *text] if text else ())

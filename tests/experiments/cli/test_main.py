@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from experiments.cli import arguments as arguments_of
 from experiments.cli import main
 from experiments.cli.arguments import size, tokenizers_of, whole
 from experiments.cli.compose import load
@@ -92,6 +93,14 @@ def test_train_and_encode(tmp_path, mistake, monkeypatch, capsys, options, phase
     assert f"error: {tmp_path / 'more'}: the disk is full" in error
     shards = Shards.open(tmp_path / "shards", tokenizer)
     assert shards.document(0).tolist() == tokenizer.encode(text)
+    arguments_of._standard_input.cache_clear()
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=records.open("rb")))
+    capsys.readouterr()
+    assert main.run(["encode", str(out), "-", "--to", str(tmp_path / "records")]) == 0
+    said = capsys.readouterr()
+    assert "JSON is read as plain text; add --format jsonl" in said.err
+    assert "next:" not in said.out  # nobody can read the standard input again
+    arguments_of._standard_input.cache_clear()
 
 
 @pytest.mark.slow
