@@ -64,6 +64,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"{runs[0]} has no models to score on perturbed text; name the folder of a run")
     if losses and settings:
         raise UserError(f"{settings[0]} is for a ladder of budgets, and {runs[0]} is a table of losses; leave it out")
+    if arguments.reference is not None and (settings or table or losses):
+        raise UserError(f"--reference {arguments.reference}: the first arm of {runs[0]} is the reference; leave it out")
     if (settings or arguments.perturb or table or losses) and len(runs) > 1:
         raise UserError(f"name one run, not {len(runs)}: {', '.join(map(str, runs))}")
     if (table or losses) and not runs[0].is_file():

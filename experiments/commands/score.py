@@ -12,6 +12,7 @@ The scores of each model are kept in `artifacts/`, so the same command resumes.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ from tokenizer.files import shown
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tokenizer import Corpus
 
@@ -74,13 +75,13 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError("no model given; name folders or repositories, or a table with the columns arm and model")
     if not texts:
         raise UserError("no text given; name files, or folders with --text")
-    corpus = _corpus(arguments, texts)
     weights = {}
     for name, share in map(named, arguments.weights):
         try:
             weights[name or ""] = float(share)
         except ValueError:
             raise UserError(f"--weights {name}={share}: the weight is a number, as in english=0.6 code=0.4") from None
+    corpus = _corpus(arguments, texts, weights)
     settings = default_settings(
         arguments.context_bytes, weights=weights, batch_tokens=arguments.batch_tokens, cluster=arguments.cluster
     )
@@ -117,10 +118,16 @@ def _divided(given: Sequence[str]) -> tuple[list[GivenModel], list[str]]:
     return models, texts
 
 
-def _corpus(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpus:
+def _corpus(arguments: argparse.Namespace, entries: Sequence[str], weights: Mapping[str, float]) -> Corpus:
     """The text, all of it held out; names of entries are kinds."""
     places = [named(entry) for entry in entries]
     kinds: dict[str, str] = {}
+    if twice := [place for place, n in Counter(place for _, place in places).items() if n > 1]:
+        raise UserError(f"{twice[0]} is given twice; name each text once")
+    if unknown := [name for name in weights if name not in dict(places)]:
+        raise UserError(
+            f"--weights {unknown[0]}={weights[unknown[0]]:g}: name that text, as in {unknown[0]}={places[0][1]}"
+        )
     for name, place in places:
         if name is not None and kinds.setdefault(name, shown(place)) != shown(place):
             raise UserError(f"two texts are called {name!r}; give both in one folder")

@@ -29,6 +29,7 @@ from experiments.cli.console import finish
 from experiments.fertility.measures import gini
 from experiments.numbers import percent, si
 from experiments.progress import Reporter, Table
+from lm.tables import header
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION, Rules
 from superbpe.transition import competes, resolve_transition
@@ -125,6 +126,10 @@ def run(arguments: argparse.Namespace) -> None:
     reporter = Reporter()
     with out_folder(arguments.to, "--to", new=True) as folder:
         corpus = open_sources(arguments, arguments.text)
+        if not arguments.counts:
+            for path in corpus.config.all_paths:
+                if {"text", "count"} <= set(header(Path(path))):
+                    reporter.say(f"{path}: the column count is not used; add --counts if it counts texts", "yellow")
         common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
         _check_balance(arguments, corpus, rules)
 

@@ -166,6 +166,11 @@ def test_wrong_arguments_are_named(place, mistake, tmp_path):
     prose = place / "prose.jsonl"
     assert "no model" in mistake("score", prose, "--out", tmp_path / "out")
     assert "no text" in mistake("score", place / "gpt", "--out", tmp_path / "out")
+    assert "is given twice" in mistake("score", place / "gpt", f"a={prose}", f"b={prose}", "--out", tmp_path / "out")
+    weighted = ["score", place / "gpt", f"a={prose}", "--weights", "a=1", "c=2", "--out", tmp_path / "out"]
+    assert "--weights c=2: name that text, as in c=" in mistake(*weighted)
+    (table := tmp_path / "losses.csv").write_text("arm,document,bytes,nats\na,1,2,3\n")
+    assert "--reference b: the first arm" in mistake("compare", table, "--reference", "b", "--out", tmp_path / "out")
     assert "named twice" in mistake(*arguments(place, f"a={place / 'gpt'}", f"a={place / 'gpt'}"))
     different = [f"a={place / 'gpt'}", f"a={place / 'llama'}"]
     assert "different tokenizers" in mistake(*arguments(place, *different))

@@ -79,13 +79,17 @@ def test_mistakes_are_one_line_and_leave_nothing(folder, arguments, message, cap
     assert not [path for path in folder.iterdir() if path.is_dir()]
 
 
-def test_counts_give_the_tokenizer_of_their_text(folder):
+def test_counts_give_the_tokenizer_of_their_text(folder, capsys):
     expected = train("copies.jsonl", "--pattern", "gpt2")
     count_pretokens(folder / "web.jsonl", "gpt2").save(folder / "web.parquet")
     counts = count_pretokens(folder / "de=1:2.jsonl", "gpt2")
     rows = [{"text": pretoken.decode(), "count": count} for pretoken, count in counts.items()]
     (folder / "words.json").write_text(json.dumps(rows))
     assert train("web=web.parquet:2", "words.json:3", "--counts").sha256 == expected.sha256
+    capsys.readouterr()
+    (folder / "counts.csv").write_text("text,count\n" + "a b c d e f,3\n" * 9)
+    train("counts.csv")
+    assert "counts.csv: the column count is not used; add --counts" in capsys.readouterr().out
     (folder / "a.jsonl").write_text('{"text": "a b", "count": 3}\n')
     assert b"a b" in train("a.jsonl", "--counts", "--pretokenized", "--unit", "line").vocab
 
