@@ -65,6 +65,8 @@ def weights_of(folder: Path) -> list[Path]:
     Raises:
         UserError: A file names weights other than safetensors in the same folder, or is damaged.
     """
+    from safetensors import SafetensorError, safe_open
+
     path, index = folder / "config.json", folder / "model.safetensors.index.json"
     text = read_text(path)
     try:
@@ -82,6 +84,13 @@ def weights_of(folder: Path) -> list[Path]:
     for file, name in zip(files, dict.fromkeys(named), strict=True):
         if file.parent != folder or file.suffix != ".safetensors":
             raise UserError(f"{folder} names the weights {name}; they must be .safetensors files in the same folder")
+        try:
+            with safe_open(file, framework="np"):  # reads the header, and compares it with the size
+                pass
+        except FileNotFoundError:
+            pass  # another name may be meant; `load` says what is missing
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{file} is damaged ({error}); copy it again") from None
     return files
 
 
