@@ -122,7 +122,7 @@ def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, caps
         ([model, tmp_path / "moved", out], "does not keep the old ids: 349 is another token"),
         ([model, tokenizer, tokenizer], "already exists"),
         ([tmp_path / "empty", tokenizer, out, "--old-tokenizer", model], "has no config.json"),
-        ([tmp_path / "broken", tokenizer, out], "cannot be read as a causal language model"),
+        ([tmp_path / "broken", tokenizer, out], "is damaged"),
         ([tmp_path / "partial", tokenizer, out], "lm_head.weight is missing"),
         ([tmp_path / "few", tokenizer, out], "the model has 340 rows, but its tokenizer has 350 ids"),
         ([model, tokenizer, "/proc/out"], "/proc: cannot write there"),
