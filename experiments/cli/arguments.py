@@ -87,7 +87,7 @@ class Parser(argparse.ArgumentParser):
             check_choice("/".join(action.option_strings), value, list(action.choices))
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        # A shell expands the tilde of `--to ~/x` and not that of `--to=~/x`.
+        # A shell expands the tilde in `--to ~/x`, but not in `--to=~/x`.
         return super()._get_value(action, os.path.expanduser(arg_string) if action.type is Path else arg_string)  # noqa: PTH111
 
     def error(self, message: str) -> NoReturn:
@@ -250,7 +250,7 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
 
     paths = [_standard_input() if path == STANDARD_INPUT else path for path in paths]
     read = {name: getattr(arguments, name) for name in READING}
-    if read["format"] is None and any(map(_is_json, filter(_is_copy, [*paths, *settings.get("sources", {}).values()]))):
+    if read["format"] is None and _standard_input.cache_info().currsize and _is_json(_standard_input()):
         warnings.warn("-: JSON is read as plain text; add --format jsonl if its lines are records", stacklevel=2)
     return Corpus(CorpusConfig(paths=paths, **read, **settings))
 
@@ -334,7 +334,7 @@ def open_any(source: str, **options: Any) -> Pretrained:
     from experiments.store.trained_models import tokenizer_folder
     from tokenizer.external.load import load_pretrained
 
-    path = Path(os.path.expanduser(source))  # noqa: PTH111 (that of pathlib raises for an unknown user)
+    path = Path(os.path.expanduser(source))  # noqa: PTH111 (pathlib raises an error for an unknown user)
     return load_pretrained(tokenizer_folder(path) if path.exists() else source, **options)
 
 

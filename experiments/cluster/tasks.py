@@ -384,11 +384,11 @@ class _Run:
             task = self.waiting.popleft()
             task.file(self.folder, "beat").unlink(missing_ok=True)  # of an earlier command, or a task that was ended
             self.signs.pop(task, None)
-            work = self.execute
+            execute = self.execute
             if task.memory:  # a task that no machine has the memory for gets the largest one for itself
                 most = max((int(has.get("memory", 0)) for has in self._machines()), default=0)
-                work = work.options(memory=min(task.memory, most))
-            self.submitted[work.remote(self.work, task, self.folder)] = task
+                execute = execute.options(memory=min(task.memory, most))
+            self.submitted[execute.remote(self.work, task, self.folder)] = task
             self.n_submitted += 1
             self.numbers[task] = self.n_submitted
 

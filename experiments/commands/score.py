@@ -37,6 +37,7 @@ from experiments.given_models import (
     score_models,
 )
 from experiments.progress import Reporter
+from lm.evaluate.config import EvalConfig
 from tokenizer.errors import UserError
 from tokenizer.files import shown
 
@@ -59,7 +60,13 @@ def parser() -> Parser:
         "--weights", nargs="+", default=[], metavar="KIND=SHARE", help="weights of the kinds in the total (their bytes)"
     )
     add("--cluster", choices=("auto", "document", "source"), default="auto", help="unit of sampling (%(default)s)")
-    add("--batch-tokens", type=whole(1), default=4096, metavar="N", help="tokens of a forward pass (%(default)s)")
+    add(
+        "--batch-tokens",
+        type=whole(1),
+        default=EvalConfig.batch_tokens,
+        metavar="N",
+        help="tokens of a forward pass (%(default)s)",
+    )
     add_loading(options)
     add("--artifacts", default="artifacts", metavar="FOLDER", help="where scores are kept (%(default)s)")
     add_text_settings(options)

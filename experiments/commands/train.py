@@ -127,8 +127,8 @@ def run(arguments: argparse.Namespace) -> None:
     with out_folder(arguments.to, "--to", new=True) as folder:
         corpus = open_sources(arguments, arguments.text)
         if not arguments.counts:
-            for path in corpus.config.all_paths:
-                if {"text", "count"} <= set(header(Path(path))):
+            for path, _ in corpus.files:
+                if isinstance(path, Path) and {"text", "count"} <= set(header(path)):
                     reporter.say(f"{path}: the column count is not used; add --counts if it counts texts", "yellow")
         common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
         _check_balance(arguments, corpus, rules)

@@ -30,8 +30,8 @@ def describe_phase1(tokenizers: Mapping[str, Any]) -> str:
             continue
         name = "unknown" if pattern is None else pattern.name if pattern.name != "custom" else pattern.regex
         phase1 = getattr(tokenizer, "provenance", {}).get("phase1")
-        if phase1 is None and pattern is not None and len(getattr(tokenizer, "superword_ids", tuple)()):
-            continue  # from a file: its pattern is that of superwords
+        if phase1 is None and pattern is not None and len(tokenizer.superword_ids()):
+            continue  # read from a file: this is the pattern of its superwords, and that of phase 1 is unknown
         unit = "" if phase1 is None else f" in {phase1.get('unit', 'document')}s"
         patterns.add(name)
         units |= {unit} - {""}

@@ -34,8 +34,8 @@ def base_of(folder: Path) -> tuple[Path, str | None] | None:
         The model's folder, and its commit if it is in a repository; None if the folder has no adapter.
 
     Raises:
-        UserError: There is no model, it names weights other than safetensors in its folder, the adapter is incomplete,
-            its model cannot be found, or PEFT is missing.
+        UserError: There is no model, its weights are damaged or are not safetensors in its own folder, the adapter is
+            incomplete, its model cannot be found, or PEFT is missing.
     """
     if not (folder / ADAPTER).is_file():
         if not (folder / "config.json").is_file():
@@ -80,8 +80,9 @@ def weights_of(folder: Path) -> list[Path]:
     if own == index.name or (own is None and index.exists() and not (folder / named[0]).exists()):
         places = read_json(index).get("weight_map")
         named = [*places.values()] if isinstance(places, dict) else [places]
-    files = [confined(folder, name) for name in dict.fromkeys(named)]
-    for file, name in zip(files, dict.fromkeys(named), strict=True):
+    files = []
+    for name in dict.fromkeys(named):
+        file = confined(folder, name)
         if file.parent != folder or file.suffix != ".safetensors":
             raise UserError(f"{folder} names the weights {name}; they must be .safetensors files in the same folder")
         try:
@@ -91,6 +92,7 @@ def weights_of(folder: Path) -> list[Path]:
             pass  # another name may be meant; `load` says what is missing
         except (SafetensorError, OSError) as error:
             raise UserError(f"{file} is damaged ({error}); copy it again") from None
+        files.append(file)
     return files
 
 

@@ -253,7 +253,7 @@ class Corpus:
     def _why_empty(self, split: Split) -> str:
         """Error message for a split without documents."""
         config, lacking = self.config, []
-        where = config.dataset or listed(config.places or config.heldout_paths)
+        where = config.dataset or listed(config.places or [*map(shown, config.heldout_paths)])
         if config.score_field is not None:
             lacking.append(f"those without a number in score_field={config.score_field} do not pass: check its name")
         if self.skipped.count:

@@ -35,7 +35,7 @@ def with_new_ids(value: Any, is_id: Callable[[str], bool], new_id: Callable[[int
         return {name: with_new_ids(part, is_id, new_id, key if is_id(key) else name) for name, part in value.items()}
     if isinstance(value, list | tuple):
         nested = [isinstance(part, list | tuple) for part in value]
-        other = None  # the part of a pair that is no id
+        other = None  # place of what is not an id: the position, or the bias
         if key == _POSITIONS and nested == [False, False]:
             other = 0
         elif key == _BIASES and nested == [True, False]:

@@ -173,7 +173,7 @@ def test_a_worker_that_hangs_before_its_first_sign_of_life_is_noticed(tmp_path, 
 
 
 def test_sums_ask_for_memory(tmp_path):
-    """Three times that of the results which they add up, but not more than a machine has that runs tasks."""
+    """Three times as much as the results take that they add up, and at most what a machine has that runs tasks."""
     for most in (1 << 40, 100):
         ray, folder = FakeRay(memory=most), tmp_path / str(most)
         cluster = cluster_of(ray)

@@ -63,7 +63,7 @@ def test_tokenizers_that_differ_in_phase_1_say_so():
         "gpt2 in documents (c)."
     )
     # Tokenizers from elsewhere do not record their unit; those that other software runs have no pattern.
-    imported, other = SimpleNamespace(pattern=full.pattern), SimpleNamespace()
+    imported, other = SimpleNamespace(pattern=full.pattern, superword_ids=list), SimpleNamespace()
     assert describe_phase1({"a": full, "b": imported}) == ""
     told = describe_phase1({"a": full, "b": imported, "c": other})
     assert told.endswith(": o200k in documents (a); o200k (b); unknown (c).")
