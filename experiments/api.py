@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
 from types import MappingProxyType
@@ -174,43 +174,15 @@ class ComparedRuns:
 
     Attributes:
         runs: The records of the runs, without those that have no result.
-        deployment: The model that will be deployed.
         notes: Runs and models that were left out, and why.
-        numbers: The content of `comparison.json`; empty if the runs are only combined.
+        numbers: The content of `comparison.json`.
     """
 
     result: Findings
     runs: Sequence[Record]
-    deployment: Deployment
     notes: Sequence[str]
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    written: Sequence[Path] = ()
-
-
-def combine_runs(
-    runs: Sequence[Path],
-    *,
-    reference: str | None = None,
-    artifacts: str | None = None,
-    tolerance: float | None = None,
-) -> ComparedRuns:
-    """Read the results of runs; for the arguments, see `compare_runs`."""
-    done, others = records.finished(runs)
-    # These import Torch, which takes seconds.
-    from experiments.report import combining
-    from experiments.report.over_compute import deployment_of
-    from lm.evaluate.deployment import Deployment
-
-    notes: list[str] = []
-    try:
-        deployment = deployment_of(done[0])
-    except UserError as error:  # it may be in a configuration folder of the run
-        deployment = Deployment()
-        notes.append(f"the run's own deployment, so training FLOPs if deployed are those of the default ({error})")
-    result, left_out = combining.combine(done, reference, artifacts, tolerance=tolerance, deployment=deployment)
-    notes += left_out
-    notes += [f"{run.folder}: {_WHY.get(run.status, run.status)}{shorten(run.error or '', 300)}" for run in others]
-    return ComparedRuns(result, done, deployment, notes)
+    numbers: Mapping[str, Any]
+    written: Sequence[Path]
 
 
 def compare_runs(
@@ -233,17 +205,29 @@ def compare_runs(
     Raises:
         UserError: There is no finished run, or the runs cannot be compared.
     """
-    combined = combine_runs(runs, reference=reference, artifacts=artifacts, tolerance=tolerance)
+    done, others = records.finished(runs)
+    # These import Torch, which takes seconds.
+    from experiments.report import combining
     from experiments.report.artifact import provenance
+    from experiments.report.over_compute import deployment_of
+    from lm.evaluate.deployment import Deployment
 
-    result, done = combined.result, combined.runs
+    notes: list[str] = []
+    try:
+        deployment = deployment_of(done[0])
+    except UserError as error:  # it may be in a configuration folder of the run
+        deployment = Deployment()
+        notes.append(f"the run's own deployment, so training FLOPs if deployed are those of the default ({error})")
+    result, left_out = combining.combine(done, reference, artifacts, tolerance=tolerance, deployment=deployment)
+    notes += left_out
+    notes += [f"{run.folder}: {_WHY.get(run.status, run.status)}{shorten(run.error or '', 300)}" for run in others]
     # Their folders, and their commands with the values of a cell of a sweep.
     facts = [[run.folder, f"{run.command} {command_text(run.swept)} ({run.started})"] for run in done]
     origin = provenance(result, [], corpus=facts, config="")
     command = done[0].command if len({run.command for run in done}) == 1 else ""
-    more = {"notes": list(combined.notes)}
-    written, numbers = write_comparison(result, combined.deployment, out, command=command, origin=origin, more=more)
-    return replace(combined, numbers=numbers, written=written)
+    more = {"notes": notes}
+    written, numbers = write_comparison(result, deployment, out, command=command, origin=origin, more=more)
+    return ComparedRuns(result, done, notes, numbers, written)
 
 
 def write_comparison(

@@ -513,4 +513,4 @@ def _finished(
 
         over_compute.show(context, results, deployment, tolerance, out)
     record.done(rungs, written[0])
-    return ComparedRuns(results[-1], [record], deployment, [], numbers, written)
+    return ComparedRuns(results[-1], [record], [], numbers, written)

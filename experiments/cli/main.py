@@ -32,7 +32,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "experiments": {
         "pipeline": "train tokenizers and models, compare them, write a report",
-        "compare": "compare runs on one page, price them for a deployment, or measure them on perturbed text",
+        "compare": "compare runs on one page, or price them for a deployment",
         "status": "list the artifacts, and remove those that nothing needs",
     },
     "models": {

@@ -13,9 +13,6 @@ byte of each source (`configs/points/public_bakeoff.csv` is an example). The fir
 
 A CSV or Parquet table of losses, with the columns arm, document, bytes, nats and optionally seed, source, kind and
 tokens, compares models that were scored elsewhere: a row for each arm, seed and document.
-
-With --perturb, it scores the run's models on held-out text with typing errors, another case, other spaces and more, in
-`robustness.json`.
 """
 
 from __future__ import annotations
@@ -23,8 +20,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.api import combine_runs, compare_runs
-from experiments.cli.arguments import Parser, named, number, out_folder, whole
+from experiments.api import compare_runs
+from experiments.cli.arguments import Parser, named, number, out_folder
 from experiments.cli.console import finish
 from experiments.progress import Reporter
 from lm.tables import header
@@ -40,13 +37,10 @@ def parser() -> Parser:
     options = Parser("compare", __doc__)
     add = options.add_argument
     add("runs", nargs="*", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")
-    add("--out", type=Path, metavar="FOLDER", help="folder for the results (comparison, ladder or robustness)")
+    add("--out", type=Path, metavar="FOLDER", help="folder for the results (comparison or ladder)")
     add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     add("--tolerance", type=number(0), help="accepted relative difference of equal budgets (that of the runs)")
-    text = options.add_argument_group("perturbed text")
-    text.add_argument("--perturb", action="store_true", help="measure tokenizers and models on perturbed text")
-    text.add_argument("--documents", type=whole(), default=128, help="held-out documents to perturb (%(default)s)")
     return options
 
 
@@ -54,23 +48,19 @@ def run(arguments: argparse.Namespace) -> None:
     """Write the page that the arguments choose."""
     settings = [word for word in arguments.runs if named(word)[0] is not None]
     runs = [Path(word) for word in arguments.runs if word not in settings]
-    if settings and arguments.perturb:
-        raise UserError(f"{settings[0]} is for a ladder of budgets, and --perturb for the largest; give one of them")
     if not runs:
         raise UserError("name folders of runs or sweeps, as in: superbpe compare outputs/")
     losses = runs[0].suffix == ".parquet" or "document" in header(runs[0])
     table = runs[0].suffix == ".csv" and not losses
-    if (table or losses) and arguments.perturb:
-        raise UserError(f"{runs[0]} has no models to score on perturbed text; name the folder of a run")
     if losses and settings:
         raise UserError(f"{settings[0]} is for a ladder of budgets, and {runs[0]} is a table of losses; leave it out")
     if arguments.reference is not None and (settings or table or losses):
         raise UserError(f"--reference {arguments.reference}: the first arm of {runs[0]} is the reference; leave it out")
-    if (settings or arguments.perturb or table or losses) and len(runs) > 1:
+    if (settings or table or losses) and len(runs) > 1:
         raise UserError(f"name one run, not {len(runs)}: {', '.join(map(str, runs))}")
     if (table or losses) and not runs[0].is_file():
         raise UserError(f"{runs[0]} does not exist; name a table of points or of losses, or the folder of a run")
-    folder = "ladder" if table or settings else "robustness" if arguments.perturb else "comparison"
+    folder = "ladder" if table or settings else "comparison"
     with out_folder(arguments.out or Path(folder)) as out:
         if losses:
             from experiments.given_losses import compare_losses
@@ -82,9 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
             return
         from experiments.report import over_compute
 
-        then: Sequence[str | Path] = ["compare", runs[0], "deployment=dense-70b" if table else "--perturb"]
-        if table and settings:
-            then = []
+        then: Sequence[str | Path] = ["compare", runs[0], "deployment=dense-70b"] if table and not settings else []
         tolerance = arguments.tolerance
         if table:
             over_compute.compare_points(runs[0], settings, out, tolerance=tolerance)
@@ -96,29 +84,12 @@ def run(arguments: argparse.Namespace) -> None:
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
     reporter = Reporter()
     where = {"reference": arguments.reference, "artifacts": arguments.artifacts, "tolerance": arguments.tolerance}
-    if arguments.perturb:
-        combined = combine_runs(runs, **where)
-        from experiments.findings import perturbed  # imports Torch, which takes seconds
-
-        perturbed.measure(combined.result, out, reporter, documents=arguments.documents)
-        _finish(reporter, combined.notes, out / perturbed.NUMBERS, then=["compare", runs[0]])
-        return
     found = compare_runs(runs, **where, out=out)
     from experiments.findings.next_step import Step
     from experiments.findings.terminal import show_findings
 
     show_findings(reporter, "Held-out text", found.result, found.numbers)
     then = Step(**found.numbers["next"]).follow(reporter) if found.numbers["next"] else []
-    several = (
-        []
-        if not found.result.trained_here
-        else [run.folder for run in found.runs if run.results is not None and len(run.results.arms) > 1]
-    )
-    then = then or (["compare", several[0], "--perturb"] if several else [])
-    _finish(reporter, found.notes, *found.written, then=then)
-
-
-def _finish(reporter: Reporter, notes: Sequence[str], *written: Path, then: Sequence[Path | str]) -> None:
-    for text in ["left out:", *(f"  {note}" for note in notes)] if notes else []:
+    for text in ["left out:", *(f"  {note}" for note in found.notes)] if found.notes else []:
         reporter.say(text, style="yellow")
-    finish(*written, then=then)
+    finish(*found.written, then=then)

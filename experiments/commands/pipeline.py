@@ -261,10 +261,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
 def _next(stage: str, results: Sequence[Findings], run: HydraConf, overrides: Sequence[str]) -> list[Path | str]:
     """Words of the command that continues after a stage."""
     if stage == "report":
-        arms = results[-1].arms
-        if len(arms) > 1:
-            return ["compare", run.runtime.output_dir, "--perturb"]
-        return ["generate", arms[0].lm.path, "--prompt", "TEXT"]
+        return ["generate", results[-1].arms[0].lm.path, "--prompt", "TEXT"]
     following = STAGES[STAGES.index(stage) + 1]
     until = [] if following == "report" else ["--until", following.replace("_", "-")]
     sources = [source.path for source in run.runtime.config_sources if source.provider == "command-line"]

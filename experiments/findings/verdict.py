@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from experiments.findings.compared import Findings, ScoredArm
-    from lm.data.shards import TextLoss
     from lm.evaluate.comparison import Comparison
     from lm.scaling.equivalent import Answer, Equivalent
     from lm.scaling.gaps import Gap
@@ -329,11 +328,7 @@ def conditions(result: Findings) -> str:
 
 def lost_text(arm: ScoredArm) -> str:
     """How much of the held-out text an arm changes or cannot represent; empty if nothing is lost."""
-    return describe_loss(arm.heldout.contents.text_loss)
-
-
-def describe_loss(loss: TextLoss | None) -> str:
-    """How much of a text its tokens change or cannot represent; empty if nothing is lost."""
+    loss = arm.heldout.contents.text_loss
     if loss is None or not (loss.changed_documents or loss.unknown_tokens or loss.unaccounted_bytes):
         return ""
     unknown = f", {loss.unknown_tokens:,} unknown tokens" if loss.unknown_tokens else ""

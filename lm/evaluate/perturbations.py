@@ -10,8 +10,7 @@ import hashlib
 import random
 import re
 import unicodedata
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 SHARE = 0.1
 """Default share of the words that a random perturbation affects."""
@@ -27,24 +26,6 @@ _NEIGHBOURS = {
     for row in ("qwertyuiop", "asdfghjkl", "zxcvbnm")
     for place, key in enumerate(row)
 }
-
-
-@dataclass(frozen=True)
-class Perturbation:
-    """A perturbation of the registry.
-
-    Attributes:
-        name: Its name in files.
-        title: Its name in tables.
-    """
-
-    name: str
-    title: str
-    function: Callable[[str], str]
-
-    def __call__(self, text: str) -> str:
-        """Perturb a text."""
-        return self.function(text)
 
 
 def typing_errors(text: str, *, share: float = SHARE) -> str:
@@ -106,16 +87,16 @@ def wrapped(text: str) -> str:
     return "\n".join(map(_wrap, text.split("\n")))
 
 
-PERTURBATIONS = (
-    Perturbation("typing-errors", "typing errors", typing_errors),
-    Perturbation("upper-case", "UPPER CASE", str.upper),
-    Perturbation("lower-case", "lower case", str.lower),
-    Perturbation("title-case", "Title Case", title_case),
-    Perturbation("decomposed", "accents decomposed (NFD)", decomposed),
-    Perturbation("extra-spaces", "extra spaces", extra_spaces),
-    Perturbation("missing-spaces", "missing spaces", missing_spaces),
-    Perturbation("wrapped", "lines wrapped at 72 characters", wrapped),
-)
+PERTURBATIONS: Mapping[str, Callable[[str], str]] = {
+    "typing-errors": typing_errors,
+    "upper-case": str.upper,
+    "lower-case": str.lower,
+    "title-case": title_case,
+    "decomposed": decomposed,
+    "extra-spaces": extra_spaces,
+    "missing-spaces": missing_spaces,
+    "wrapped": wrapped,
+}
 
 
 def _generator(name: str, text: str) -> random.Random:

@@ -132,7 +132,7 @@ def test_a_run_without_models_is_left_out_with_the_reason(sweep, tmp_path, capsy
     record = json.loads((sweep / "0" / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps({**record, "results": None}))
     assert main.run(["compare", str(sweep), str(tmp_path), "--out", str(tmp_path / "out")]) == 0
-    left_out, reason, *_ = capsys.readouterr().out.splitlines()[-4:]
+    left_out, reason, *_ = capsys.readouterr().out.splitlines()[-3:]
     assert (left_out, reason) == ("left out:", f"  {tmp_path}: it ended before a model was scored, as its --until says")
 
 

@@ -9,7 +9,6 @@ from lm.evaluate import perturbations
 from lm.evaluate.perturbations import PERTURBATIONS, WRAP_WIDTH
 
 SENTENCE = "The quick brown foxes jump over 2 lazy dogs, again and again.\n"
-BY_NAME = {each.name: each for each in PERTURBATIONS}
 TEXT = st.text(
     st.one_of(
         st.sampled_from("abcXYZ 09,.\n\t'é\u0301ßİŉǆ_- "),
@@ -32,7 +31,7 @@ TEXT = st.text(
     ],
 )
 def test_exact_examples(name, text, expected):
-    assert BY_NAME[name](text) == expected
+    assert PERTURBATIONS[name](text) == expected
 
 
 def test_spaces_of_every_word():
@@ -74,10 +73,10 @@ def test_the_share_is_that_of_the_words():
 @settings(max_examples=60, deadline=None)
 @given(TEXT)
 def test_repeating_a_perturbation_changes_nothing_more(text):
-    for each in PERTURBATIONS:
-        if each.name not in ("typing-errors", "extra-spaces", "missing-spaces"):
-            once = each(text)
-            assert each(once) == once, each.name
+    for name, change in PERTURBATIONS.items():
+        if name not in ("typing-errors", "extra-spaces", "missing-spaces"):
+            once = change(text)
+            assert change(once) == once, name
     assert unicodedata.normalize("NFC", perturbations.decomposed(text)) == unicodedata.normalize("NFC", text)
     assert len(perturbations.wrapped(text)) == len(text)
 
