@@ -362,7 +362,7 @@ def _score(
                 "give each tokenizer its own arm"
             )
     documents = heldout.describe(context, text)
-    heldout.check_weights(documents, settings.weights)
+    heldout.check_weights(heldout.kinds_of(documents.contents.names["source"]), settings.weights)
     with context.reporter.stage("load PyTorch"):
         from experiments.stages import evaluate
         from experiments.stages.plan import DEFAULT_DEPLOYMENT

@@ -107,7 +107,7 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     loads = "train_bpe" in stages and any(arm.source is not None for arm in arms)
     documents = heldout.describe(context, text) if loads or (budget and config.eval.weights) else None
     if documents is not None:
-        heldout.check_weights(documents, config.eval.weights)
+        heldout.check_weights(heldout.kinds_of(documents.contents.names["source"]), config.eval.weights)
     longest = config.eval.context_bytes if budget else math.inf
     tokenizers = make_tokenizers(context, text, arms, stages, budget, longest, documents)
     if "shard" not in stages:

@@ -5,11 +5,12 @@ RUN is the folder of a run or of a sweep (outputs/…). Nothing is trained.
 Without settings, it writes `comparison.html`, a page that opens offline, and its numbers, `comparison.json` and
 `differences.csv`.
 
-With settings of the model that will be deployed (deployment=dense-70b, deployment.rho=4.5), or of the shares of sources
-(shares.NAME=0.4), it compares the arms of a ladder of budgets under these assumptions, in
-`ladder.html` and `ladder.json`. A CSV table of points that were measured elsewhere, instead of a run, gives the same
-page: a row for each arm, seed and budget, with the columns arm,seed,flops,vocab_size,tokens_per_byte and the bits per
-byte of each source (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
+With settings of the model that will be deployed (deployment=dense-70b, deployment.rho=4.5), or of the weights
+of the kinds of text (eval.weights.code=0.4 eval.weights.english=0.6), it compares the arms of a ladder of budgets under
+these assumptions, in `ladder.html` and `ladder.json`. A CSV table of points that were measured elsewhere, instead of a
+run, gives the same page: a row for each arm, seed and budget, with the columns
+arm,seed,flops,vocab_size,tokens_per_byte and the bits per byte of each kind or source of text
+(`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
 
 A CSV or Parquet table of losses, with the columns arm, document, bytes, nats and optionally seed, source, kind and
 tokens, compares models that were scored elsewhere: a row for each arm, seed and document.

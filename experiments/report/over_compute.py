@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from statistics import fmean
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,16 +18,17 @@ from experiments.findings.verdict import at_scale, decisions, statements, worth_
 from experiments.progress import Reporter
 from experiments.report.combining import stored_rungs, tolerance_of
 from experiments.results import plain
+from experiments.stages.heldout import check_weights
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from lm.bits import bits
-from lm.evaluate.bits_per_byte import SOURCE, Grouping, sampling_units
+from lm.evaluate.bits_per_byte import KIND, SOURCE, Units
 from lm.evaluate.comparison import eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import training_flops
 from lm.scaling.measured import read_points
-from lm.scaling.points import HeldOut, Points
+from lm.scaling.points import Points
 from lm.scaling.pricing import Study
 from lm.train.config import TrainConfig, trained_steps
 from tokenizer.durable import write_json, write_whole
@@ -36,12 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from experiments.findings.compared import Findings, ScoredArm
     from experiments.stages.context import Context
     from experiments.store.records import Record
-    from lm.evaluate.bits_per_byte import Evaluation
     from lm.evaluate.deployment import Deployment
 
 PAGE, NUMBERS = "ladder.html", "ladder.json"
@@ -54,11 +53,11 @@ class Assumptions(NamedTuple):
 
     Attributes:
         deployment: The model that will be deployed.
-        shares: Shares of sources that are set by hand.
+        weights: Weights of the kinds of text, as `EvalConfig.weights`; empty for those of the run.
     """
 
     deployment: Deployment
-    shares: Mapping[str, float] | None = None
+    weights: Mapping[str, float] = MappingProxyType({})
 
 
 def study(
@@ -100,7 +99,7 @@ def study(
             vocab_size=vocab_size,
             flops=flops,
             seeds=[place if seed is None else seed for place, seed in enumerate(seeds)],
-            document_tokens=base.clustered(tokens.document_tokens).astype(np.int64),
+            unit_tokens=base.clustered(tokens.document_tokens).astype(np.int64),
             nats=np.array([[base.clustered(run.text_nats) for run in budget] for budget in losses]).swapaxes(0, 1),
             barred=barred,
             pooled=arm[0].record is not None,
@@ -111,12 +110,13 @@ def study(
 
     # One division into units for all arms: a tokenizer that loses text may give equal tokens to different texts.
     base = evaluations[0][0].only(eligibility.documents)
-    sizes, sources, cluster = _units(base)
-    heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster, units=base.units())
+    if chosen.weights:
+        check_weights(base.groups.get(KIND), chosen.weights)
+        base = dataclasses.replace(base, config=dataclasses.replace(base.config, weights=dict(chosen.weights)))
     measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
     rates = rate_changes(rungs[0].tuning)
     further = luck_of(rungs[0].luck, base.config.weights)._replace(rates=rates)
-    compared = Study(measured, heldout, tolerance, base.config.confidence, further)
+    compared = Study(measured, base.units(), base.cluster()[0], tolerance, base.config.confidence, further)
     priced = ""
     if equal_at is not None:
         priced = "The budgets are equal in the FLOPs of training the deployed model."
@@ -143,19 +143,6 @@ def _spent(arm: Sequence[ScoredArm], bytes_per_token: float) -> tuple[list[float
     return flops, [(size / bytes_per_token, size) for size in read] if len(read) == len(flops) else None
 
 
-def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
-    """Bytes and source of every unit of sampling, and which unit that is."""
-    cluster = evaluation.cluster()[0]
-    sizes = evaluation.clustered(evaluation.document_bytes).astype(np.int64)
-    sources = evaluation.groups.get(SOURCE)
-    if sources is None:
-        return sizes, Grouping(("all",), np.zeros(len(sizes), np.int32)), cluster
-    if cluster == SOURCE:
-        return sizes, Grouping(sources.names, np.arange(len(sizes), dtype=np.int32)), cluster
-    first = np.unique(sampling_units(evaluation.document_hashes, None), return_index=True)[1]
-    return sizes, Grouping(sources.names, sources.index[first]), cluster
-
-
 def _seed_seconds(arm: Sequence[ScoredArm]) -> float:
     """Time to train the models of one seed at all budgets, which may share a trunk; 0 if that is unknown."""
     if not all(budget.trained_here for budget in arm):
@@ -166,26 +153,26 @@ def _seed_seconds(arm: Sequence[ScoredArm]) -> float:
 
 
 def assumptions(settings: Sequence[str]) -> Assumptions:
-    """Read settings: `deployment=NAME`, `deployment.KEY=VALUE`, `shares.SOURCE=0.4`.
+    """Read settings: `deployment=NAME`, `deployment.KEY=VALUE`, `eval.weights.KIND=0.4`.
 
     Raises:
         UserError: If a key or a value is wrong.
     """
-    shares: dict[str, float] = {}
+    weights: dict[str, str] = {}
     deployed: list[str] = []
     for text in settings:
-        key, equals, value = _divided(text)
-        group, _, name = key.partition(".")
-        if not equals or group not in ("deployment", "shares"):
-            raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE or shares.SOURCE=0.4")
-        if group == "deployment":
+        key, _, value = text.partition("=")
+        if key.startswith("eval.weights."):
+            weights[key.removeprefix("eval.weights.")] = value
+        elif key.partition(".")[0] == "deployment":
             deployed.append(text)
         else:
-            try:
-                shares[name] = float(value)
-            except ValueError:
-                raise UserError(f"{text}: the share of a source is a number between 0 and 1") from None
-    return Assumptions(_deployment(deployed), shares)
+            raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE or eval.weights.KIND=0.4")
+    try:
+        numbers = {name: float(value) for name, value in weights.items()}
+    except ValueError:
+        raise UserError(f"eval.weights={weights}: the weight of a kind is a number") from None
+    return Assumptions(_deployment(deployed), EvalConfig(weights=numbers).weights)
 
 
 def deployment_of(run: Record) -> Deployment:
@@ -197,11 +184,6 @@ def _deployment(settings: Sequence[str]) -> Deployment:
     """The deployment of `deployment=NAME` and `deployment.KEY=VALUE`, in any order."""
     words = [text.lstrip("+").removeprefix("deployment")[1:] for text in settings]
     return deployment(sorted(words, key=lambda word: "=" in word))
-
-
-def _divided(text: str) -> tuple[str, str, str]:
-    """Divide `KEY=VALUE`; the name of a source may contain `=`."""
-    return text.rpartition("=") if text.startswith("shares.") else text.partition("=")
 
 
 def reprice(
@@ -226,8 +208,8 @@ def reprice(
     run = records.load(folder / records.FILE)
     if not run.rungs:
         raise UserError(f"{folder} has no finished ladder of budgets; run it with budget.ladder=[0.1,0.3]")
-    values = {_divided(text)[0].lstrip("+"): text for text in run.overrides}
-    replaced = {_divided(text)[0] for text in settings}
+    values = {text.partition("=")[0].lstrip("+"): text for text in run.overrides}
+    replaced = {text.partition("=")[0] for text in settings}
     # The run's own deployment, unless another one is chosen.
     keys = [] if "deployment" in replaced else [key for key in values if key.partition(".")[0] == "deployment"]
     chosen = assumptions([*(values[key] for key in keys if key not in replaced), *settings])
@@ -251,8 +233,9 @@ def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance:
     """
     arms, sizes, sources = read_points(path)
     chosen = assumptions(settings)
-    heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=SOURCE)
-    compared = Study(arms, heldout, tolerance or BudgetConfig.tolerance, EvalConfig().confidence)
+    check_weights(sources, chosen.weights)
+    units = Units.of(sizes, sources, chosen.weights)
+    compared = Study(arms, units, SOURCE, tolerance or BudgetConfig.tolerance, EvalConfig().confidence)
     _write(Reporter(), out, path, compared, "", chosen, None)
 
 
@@ -326,14 +309,14 @@ def describe(
     """All numbers and sentences at a deployment, JSON-able."""
     priced = study.at(chosen.deployment)
     reference = study.arms[0].name
-    losses = [bits(study.heldout.average(arm.nats).mean(axis=0)) for arm in study.arms]
+    losses = [bits(study.units.average(arm.nats).mean(axis=0)) for arm in study.arms]
     pairs = list(zip(study.gaps, priced[1:], strict=True))
     return {
         "title": f"{len(study.arms)} tokenizers over compute",
         "run": run,
         "reference": reference,
         "deployment": dataclasses.asdict(chosen.deployment),
-        "shares": dict(study.heldout.shares),
+        "weights": dict(chosen.weights),
         "confidence": study.confidence,
         "note": note,
         "at_scale": at_scale(max(study.arms[0].spent), superwords=any(arm.superwords for arm in study.arms)),

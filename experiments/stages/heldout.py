@@ -167,18 +167,15 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
     return groups
 
 
-def check_weights(artifact: Artifact[HeldoutDocuments], weights: Mapping[str, float]) -> None:
+def check_weights(kinds: Grouping | None, weights: Mapping[str, float]) -> None:
     """Raise a UserError if `eval.weights` names a kind that the held-out text does not have."""
-    if not weights:
-        return
-    kinds = kinds_of(artifact.contents.names[SOURCE])
-    if kinds is None:
+    if weights and kinds is None:
         raise UserError(
             f"eval.weights={dict(weights)}, but the held-out text has no kinds; name them by corpus.kind_field, "
             "corpus.kinds, or a corpus.source_field with values such as 'code: numpy', or remove eval.weights"
         )
     for name in weights:
-        if name not in kinds.names:
+        if kinds is not None and name not in kinds.names:
             hint = did_you_mean(name, kinds.names)
             raise UserError(f"eval.weights has {quoted(name)}{hint}; the kinds of text are: {', '.join(kinds.names)}")
 

@@ -94,6 +94,19 @@ class Units(NamedTuple):
     strata: NDArray[np.int64]
     scale: NDArray[np.float64]
 
+    @classmethod
+    def of(cls, sizes: NDArray[np.float64], kinds: Grouping | None, weights: Mapping[str, float]) -> Units:
+        """Units of these kinds."""
+        if kinds is None:
+            return cls(sizes, None, np.zeros(len(sizes), np.int64), np.ones(len(sizes)))
+        scale = _scale(kinds, sizes, weights)
+        return cls(sizes, kinds, strata(kinds.index, sizes * scale), scale)
+
+    def average(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Weighted average of values per byte, for values[..., n_units]."""
+        average: NDArray[np.float64] = (values @ self.scale) / (self.sizes @ self.scale)
+        return average
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -146,8 +159,7 @@ class Evaluation:
         """Loss of all text tokens in bits over all original bytes, or the average over kinds with `weights`."""
         if not self.config.weights:
             return bits_per_byte(float(self.text_nats.sum()), int(self.document_bytes.sum()))
-        units = self.units()
-        return bits_per_byte(float(self.clustered(self.text_nats) @ units.scale), float(units.sizes @ units.scale))
+        return float(bits(self.units().average(self.clustered(self.text_nats))))
 
     def cluster(self) -> tuple[str, Grouping | None]:
         """Unit of sampling: `source` with its grouping, or `document` with None.
@@ -185,13 +197,12 @@ class Evaluation:
         """Units of sampling, of which kinds of text are strata."""
         sizes, by_kind = self.clustered(self.document_bytes), self.groups.get(KIND)
         if by_kind is None:
-            return Units(sizes, None, np.zeros(len(sizes), np.int64), np.ones(len(sizes)))
+            return Units.of(sizes, None, {})
         index, n_units = self._unit_of()
         n_kinds = len(by_kind.names)
         in_kind = np.bincount(index * n_kinds + by_kind.index, self.document_bytes, n_units * n_kinds)
         kinds = Grouping(by_kind.names, in_kind.reshape(n_units, n_kinds).argmax(1).astype(np.int32))
-        scale = _scale(kinds, sizes, self.config.weights)
-        return Units(sizes, kinds, strata(kinds.index, sizes * scale), scale)
+        return Units.of(sizes, kinds, self.config.weights)
 
     def ratio(self, nats: Sequence[NDArray[np.float64]]) -> Ratio:
         """Bits per byte of these losses with their uncertainty.

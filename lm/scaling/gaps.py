@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lm.scaling.points import HeldOut, Points
+    from lm.evaluate.bits_per_byte import Units
+    from lm.scaling.points import Points
 
     Floats = NDArray[np.float64]
     Function = Callable[[Floats, Floats], Floats]
@@ -88,26 +89,24 @@ class Losses:
     """Losses of all arms, for estimates in percent of the first one.
 
     Attributes:
-        bits: float64[n_arms, n_budgets, n_seeds, n_units], scaled by `HeldOut.scales`.
+        bits: float64[n_arms, n_budgets, n_seeds, n_units], scaled by `Units.scale`.
         sizes: float64[n_units], scaled bytes of the units that have any.
         pooled: For each arm, whether the variance of its seeds is pooled with that of the others.
-        strata: int64[n_units], as for `Ratio.of`; None for a single stratum.
+        strata: int64[n_units], as for `Ratio.of`.
     """
 
     bits: Floats
     sizes: Floats
     pooled: Sequence[bool]
-    strata: NDArray[np.int64] | None = None
+    strata: NDArray[np.int64]
 
     @classmethod
-    def of(cls, arms: Sequence[Points], heldout: HeldOut) -> Losses:
-        """Pair the arms by seeds and documents."""
-        scale = heldout.scales()
-        sizes = heldout.document_bytes * scale
-        losses = np.stack([bits(arm.nats) for arm in arms]) * scale
-        strata = None if heldout.strata is None else heldout.strata[sizes > 0]
+    def of(cls, arms: Sequence[Points], units: Units) -> Losses:
+        """Pair the arms by seeds and units."""
+        sizes = units.sizes * units.scale
+        losses = np.stack([bits(arm.nats) for arm in arms]) * units.scale
         pooled = [arm.pooled and not arm.barred for arm in arms]
-        return cls(losses.swapaxes(1, 2)[..., sizes > 0], sizes[sizes > 0], pooled, strata)
+        return cls(losses.swapaxes(1, 2)[..., sizes > 0], sizes[sizes > 0], pooled, units.strata[sizes > 0])
 
     def estimate(self, functions: Mapping[int, Function]) -> dict[int, Ratio]:
         """Measure a function of the bits per byte of the reference and of an arm, by the index of the arm."""

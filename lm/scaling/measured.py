@@ -29,15 +29,15 @@ COLUMNS = {
 }
 """Columns of the table; every further one is a source."""
 _SOURCE_BYTES = 1_000_000
-"""Size of every source, whose real size the table does not have: all have the same share."""
+"""Size of every source, whose real size the table does not have: without weights, all have the same share."""
 
 
-def read_points(path: Path) -> tuple[list[Points], NDArray[np.int64], Grouping]:
+def read_points(path: Path) -> tuple[list[Points], NDArray[np.float64], Grouping]:
     """Read a CSV table (RFC 4180): a row for each arm, seed and budget, with the bits per byte of each source.
 
     Returns:
-        The arms in the order of the table, of which the first is the reference; int64[n_sources], bytes of each source;
-        and the sources, each its own unit of sampling.
+        The arms in the order of the table, of which the first is the reference; float64[n_sources], bytes of each
+        source; and the sources, each its own unit of sampling.
 
     Raises:
         UserError: If a column or a row is missing, or a value is wrong.
@@ -55,7 +55,7 @@ def read_points(path: Path) -> tuple[list[Points], NDArray[np.int64], Grouping]:
         arms[row["arm"]][key] = row
     if len(arms) < 2:
         raise UserError(f"{path} has {counted(len(arms), 'arm')}; at least 2 are required")
-    sizes = np.full(len(names), _SOURCE_BYTES)
+    sizes = np.full(len(names), float(_SOURCE_BYTES))
     sources = Grouping(tuple(names), np.arange(len(names), dtype=np.int32))
     return [_points(path, arm, rows, names) for arm, rows in arms.items()], sizes, sources
 
@@ -74,7 +74,7 @@ def _points(path: Path, arm: str, rows: dict[tuple[int, float], dict[str, float]
         vocab_size=int(first["vocab_size"]),
         flops=flops,
         seeds=[int(seed) for seed in seeds],
-        document_tokens=tokens,
+        unit_tokens=tokens,
         nats=nats,
         barred=diverged,
     )

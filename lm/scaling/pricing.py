@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,8 +14,11 @@ from lm.evaluate.comparison import NOTHING_FURTHER, Further
 from lm.evaluate.deployment import Deployment, Phase, Relative, ServingCost, relative_cost, serving_cost, training_flops
 from lm.scaling.equivalent import Equivalent, Place, answered, place
 from lm.scaling.gaps import Gap, Losses, compare_arms
-from lm.scaling.points import HeldOut, Points
+from lm.scaling.points import Points
 from tokenizer.errors import UserError, listed
+
+if TYPE_CHECKING:
+    from lm.evaluate.bits_per_byte import Units
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 
@@ -38,18 +42,20 @@ class Priced:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Measurements under a weighting of the sources; what a deployment does not change.
+    """Measurements under a weighting of the kinds of text; what a deployment does not change.
 
     Attributes:
         arms: The arms as measured; the first is the reference. They must have equal seeds, and budgets that are equal
             in FLOPs or in text (UserError).
-        heldout: The held-out documents with the shares of their sources.
+        units: The units of sampling of the held-out text, with the weights of their kinds.
+        cluster: What they are, `document` or `source`.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
         further: Uncertainty beyond seeds and text.
     """
 
     arms: Sequence[Points]
-    heldout: HeldOut
+    units: Units
+    cluster: str = "document"
     tolerance: float = 0.01
     confidence: float = 0.95
     further: Further = NOTHING_FURTHER
@@ -83,18 +89,16 @@ class Study:
     @cached_property
     def losses(self) -> Losses:
         """Losses of the arms."""
-        return Losses.of(self.arms, self.heldout)
+        return Losses.of(self.arms, self.units)
 
     @cached_property
     def gaps(self) -> list[Gap]:
         """Differences of the other arms to the reference."""
-        return compare_arms(
-            self.arms, self.losses, self.heldout.cluster, confidence=self.confidence, further=self.further
-        )
+        return compare_arms(self.arms, self.losses, self.cluster, confidence=self.confidence, further=self.further)
 
     def tokens_per_byte(self) -> list[float]:
-        """Tokens per byte of each arm, averaged over sources."""
-        return [float(self.heldout.average(arm.document_tokens)) for arm in self.arms]
+        """Weighted tokens per byte of each arm."""
+        return [float(self.units.average(arm.unit_tokens)) for arm in self.arms]
 
     def at(self, deployment: Deployment) -> list[Priced]:
         """Price every arm at a deployment."""
@@ -135,7 +139,7 @@ class Study:
             if isinstance(at, Equivalent):
                 equivalents.append(Equivalent("withheld", gap.withheld) if gap.barred else at)
                 continue
-            losses = bits(self.heldout.average(self.arms[i].nats).mean(0))
+            losses = bits(self.units.average(self.arms[i].nats).mean(0))
             change = self.further.widen((0, i), changes[i])
             equivalents.append(answered(gap, at, change, float(at.read(1, losses, at.arm))))
         return equivalents

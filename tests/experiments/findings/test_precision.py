@@ -8,7 +8,7 @@ import pytest
 
 from experiments.cli.compose import load
 from experiments.findings.precision import SEED_SPREAD, UNIT_SPREAD, announce, half_width
-from experiments.stages.heldout import check_weights, groupings
+from experiments.stages.heldout import check_weights, groupings, kinds_of
 from lm.evaluate.significance import Ratio
 from tokenizer.errors import UserError
 
@@ -102,6 +102,5 @@ def test_descriptions_of_other_documents_are_rejected(tmp_path):
     ],
 )
 def test_weights_of_unknown_kinds_are_rejected(sources, weights, message):
-    artifact = SimpleNamespace(contents=SimpleNamespace(names={"source": sources}))
     with pytest.raises(UserError, match=message) if message else nullcontext():
-        check_weights(artifact, weights)
+        check_weights(kinds_of(sources), weights)

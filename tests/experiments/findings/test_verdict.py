@@ -5,11 +5,10 @@ from experiments.findings.verdict import at_scale, decision, decisions, detail, 
 from lm.data.shards import TextLoss
 from lm.evaluate.deployment import Deployment
 from lm.scaling.equivalent import Equivalent
-from lm.scaling.points import HeldOut
 from lm.scaling.pricing import Study
 from tests.experiments.arms import compared, scored
-from tests.lm.scaling.ladders import SIZES, SOURCES, gap, points
 from tests.lm.scaling.ladders import compared as compared_over_compute
+from tests.lm.scaling.ladders import gap, heldout, points
 
 _REQUIRES = " A verdict about the tokenizers requires 3 seeds."
 
@@ -185,7 +184,7 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute_and_worth_is_said_
     assert said[0].startswith("the verdict is withheld: lower changes or loses text; between 2e15 and 6e16 FLOPs, ")
     assert len(said) == 1
     assert set(decisions(found)) == {"withheld"}
-    (priced,) = Study(arms, HeldOut.of(SIZES, SOURCES)).at(Deployment())[1:]
+    (priced,) = Study(arms, heldout()).at(Deployment())[1:]
     assert worth_headline({"lower": priced.equivalents["decode"]}, "ref") == "No verdict: lower changes or loses text"
     answers = {name: Equivalent(name, "", percent=-3.25) for name in ("yes", "no", "undecided", "unknown")}
     equal = "at equal cost of training and serving"

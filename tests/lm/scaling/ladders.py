@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lm.evaluate.bits_per_byte import Grouping
+from lm.evaluate.bits_per_byte import Grouping, Units
 from lm.scaling.gaps import Losses, compare_arms
-from lm.scaling.points import HeldOut, Points
+from lm.scaling.points import Points
 
 FLOPS = np.geomspace(2e15, 6e16, 4)
 N = 60
@@ -17,8 +17,8 @@ def loss(flops):
     return 0.6 + 0.9 * (flops / 1e16) ** -0.2
 
 
-def heldout(sizes=SIZES, sources=SOURCES, cluster="document"):
-    return HeldOut.of(sizes, sources, cluster=cluster)
+def heldout(sizes=SIZES, kinds=None, weights=None):
+    return Units.of(sizes, kinds, weights or {})
 
 
 def points(name, percent, *, n_seeds=3, scatter=0.0, seed=0, documents=0.0, flops=FLOPS, sizes=SIZES, **more):
@@ -41,15 +41,14 @@ def points(name, percent, *, n_seeds=3, scatter=0.0, seed=0, documents=0.0, flop
         vocab_size=vocab_size,
         flops=list(map(float, flops)),
         seeds=list(range(n_seeds)),
-        document_tokens=tokens,
+        unit_tokens=tokens,
         nats=nats,
         **more,
     )
 
 
-def compared(*arms, confidence=0.95, text=None):
-    text = text or heldout()
-    return compare_arms(arms, Losses.of(arms, text), text.cluster, confidence=confidence)
+def compared(*arms, confidence=0.95, text=None, cluster="document"):
+    return compare_arms(arms, Losses.of(arms, text or heldout()), cluster, confidence=confidence)
 
 
 def gap(percent, **options):

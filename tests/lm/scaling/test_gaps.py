@@ -11,9 +11,8 @@ from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare_all, eligible
 from lm.evaluate.significance import Ratio
 from lm.scaling.gaps import Losses
-from lm.scaling.points import HeldOut
 from tests.lm.evaluate.evaluations import made_up
-from tests.lm.scaling.ladders import FLOPS, SIZES, compared, gap, heldout, points
+from tests.lm.scaling.ladders import FLOPS, SIZES, SOURCES, compared, gap, heldout, points
 
 
 def test_gaps_are_measured_in_percent_of_the_reference():
@@ -119,9 +118,8 @@ def test_identical_arms_differ_nowhere():
 )
 def test_too_little_text_shows_nothing(sizes, cluster, reason):
     sizes = np.array(sizes)
-    text = heldout(sizes, Grouping(tuple(map(str, range(len(sizes)))), np.arange(len(sizes), dtype=np.int32)), cluster)
     arms = [points(name, [value] * 4, sizes=sizes) for name, value in (("ref", 0.0), ("better", -5.0))]
-    (found,) = compared(*arms, text=text)
+    (found,) = compared(*arms, text=heldout(sizes), cluster=cluster)
     assert (found.withheld, set(found.decisions), found.too_few) == (reason, {"undecided"}, True)
     assert found.intervals is None
     json.dumps(dataclasses.asdict(found), allow_nan=False)
@@ -137,7 +135,7 @@ def test_documents_are_paired():
 
 
 def test_documents_without_weight_do_not_count():
-    text = dataclasses.replace(heldout(), shares={"code": 0.0, "web": 1.0})
+    text = heldout(SIZES, SOURCES, {"web": 1.0})
     (found,) = compared(points("ref", [0.0] * 2), points("arm", [1.0] * 2, documents=1.0), text=text)
     assert (found.n_clusters, found.effective_clusters) == (30, pytest.approx(30))
     assert len(SIZES) == 60
@@ -157,12 +155,11 @@ def test_the_gap_at_a_budget_is_the_comparison_there_in_kinds_too(weights):
     ]
     (expected,) = compare_all(runs).values()
     units = runs[0][0].units()
-    text = HeldOut.of(sizes, sources, cluster="source", units=units)
     arms = [points(name, [0.0], sizes=sizes) for name in "ab"]
     arms = [dataclasses.replace(arm, nats=losses[:, None]) for arm, losses in zip(arms, nats, strict=True)]
-    (found,) = compared(*arms, text=text)
+    (found,) = compared(*arms, text=units, cluster="source")
     assert found.percent[0] == pytest.approx(expected.percent)
     assert found.intervals[0] == pytest.approx(expected.interval)
-    unstratified = HeldOut.of(sizes, sources, cluster="source", units=units._replace(kinds=None))
-    (wide,) = compared(*arms, text=unstratified)
+    unstratified = units._replace(strata=np.zeros(40, np.int64))
+    (wide,) = compared(*arms, text=unstratified, cluster="source")
     assert wide.intervals[0][1] - wide.intervals[0][0] > 1.5 * (expected.interval[1] - expected.interval[0])

@@ -9,7 +9,6 @@ import pytest
 
 from lm.evaluate.deployment import Deployment, serving_cost, training_flops
 from lm.scaling.equivalent import interpolate
-from lm.scaling.points import HeldOut
 from lm.scaling.pricing import Study
 from tests.lm.scaling.ladders import FLOPS, SIZES, SOURCES, heldout, loss, points
 
@@ -72,11 +71,11 @@ def test_another_deployment_reads_between_the_measured_budgets():
     assert (answer.answer, answer.reason.partition(":")[0]) == ("unknown", "not measured")
 
 
-def test_shares_of_sources_move_both_loss_and_cost():
+def test_weights_of_kinds_move_both_loss_and_cost():
     arms = [points("a", [0.0]), points("b", [0.0])]
     arms[1].nats[..., SOURCES.index == 0] *= 1.1
-    arms[1].document_tokens[SOURCES.index == 0] //= 2
-    weighted = [Study(arms, HeldOut.of(SIZES, SOURCES, fixed={"code": share})) for share in (0.0, 1.0)]
+    arms[1].unit_tokens[SOURCES.index == 0] //= 2
+    weighted = [Study(arms, heldout(SIZES, SOURCES, {name: 1.0})) for name in ("web", "code")]
     assert [each.gaps[0].percent[0] for each in weighted] == pytest.approx([0.0, 10.0], abs=0.1)
     assert [each.tokens_per_byte()[1] for each in weighted] == pytest.approx([0.25, 0.125], abs=0.01)
 
