@@ -2,10 +2,8 @@
 
 MODEL is a causal language model saved by `transformers`, with its tokenizer (or use `--old-tokenizer`). TOKENIZER is
 the same tokenizer with more tokens and unchanged old ids, as made by `superbpe extend --keep-ids`. Each new token gets
-a row in the embedding, and in the output head if it is not tied; padding rows of the model are used first. By default,
-a new row is the mean of the rows of the old tokens that the token consists of. With `--init fitted`, it is a linear
-function of the rows of its two parts, fitted to the merges that the model was trained with. Old rows are copied bit for
-bit.
+a row in the embedding, and in the output head if it is not tied; padding rows of the model are used first. A new row
+is the mean of the rows of the old tokens that the token consists of. Old rows are copied bit for bit.
 
 Chat templates, generation_config.json and other settings of both folders are kept. Where both have a setting,
 TOKENIZER's is kept, but MODEL's generation_config.json. The line `left:` names the rest, such as Python files.
@@ -20,7 +18,7 @@ from experiments.cli.arguments import TOKENIZER, Parser, open_exact, out_folder,
 from experiments.cli.console import finish
 from experiments.progress import Reporter, console
 from lm.hf import pretrained
-from lm.hf.extension import INITS, constituents, extend_model
+from lm.hf.extension import constituents, extend_model
 from tokenizer import UserError
 from tokenizer.durable import new_folder
 from tokenizer.formats import carried
@@ -37,7 +35,6 @@ def parser() -> Parser:
     add("tokenizer", metavar="TOKENIZER", help=f"the larger tokenizer: {TOKENIZER}")
     add("out", type=Path, metavar="OUT", help="folder to write; must not exist yet")
     add("--old-tokenizer", help="the model's tokenizer, if its folder has none")
-    add("--init", choices=INITS, default="mean", help="new rows: mean of their parts, or fitted (%(default)s)")
     return options
 
 
@@ -53,7 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
     with out_folder(out.absolute().parent, "OUT in"):
         model = pretrained.load(source)
         rows = model.get_input_embeddings().weight.shape[0]
-        extend_model(model, old, new, arguments.init)
+        extend_model(model, old, new)
         with new_folder(out) as partial:
             pretrained.write(model, new, partial)
     Reporter(console).say(

@@ -9,12 +9,8 @@ from lm.hf.pretrained import check_rows, rows_by_token
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    import torch
-
     from tokenizer import Tokenizer
 
-INITS = ("mean", "fitted")
-_MOST_FITTED = 1 << 15  # merges; more take gigabytes for wide models
 _MOST_PADDING = 1024
 """Largest multiple to which the vocabulary size of a model is assumed to be padded."""
 
@@ -50,17 +46,16 @@ def constituents(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
     return parts
 
 
-def extend_model(model: Any, old: Tokenizer, new: Tokenizer, init: str = "mean") -> None:
+def extend_model(model: Any, old: Tokenizer, new: Tokenizer) -> None:
     """Add rows for the new tokens to a `transformers` causal language model, in place, and update its config.
 
-    Padding rows and rows of unused ids become the mean of all old tokens' rows. A padded model stays padded: to the
-    largest power of two, up to 1024, that divides its rows.
+    The row of a new token is the mean of the rows of its parts. Padding rows and rows of unused ids become the mean of
+    all old tokens' rows. A padded model stays padded: to the largest power of two, up to 1024, that divides its rows.
 
     Args:
         model: The model.
         old: Its tokenizer.
         new: The larger tokenizer.
-        init: Rows of new tokens: "mean" of their parts, or "fitted" (`fitted_rows`).
 
     Raises:
         UserError: If the tokenizers do not match, or the model has fewer rows than the old tokenizer has ids.
@@ -79,42 +74,3 @@ def extend_model(model: Any, old: Tokenizer, new: Tokenizer, init: str = "mean")
             matrix[old.vocab_size :] = was[: old.vocab_size].float().mean(dim=0).to(was.dtype)
             for token, ids in parts.items():
                 matrix[token] = was[ids].float().mean(dim=0).to(was.dtype)
-            if init == "fitted" and was.dim() == 2:
-                for token, row in fitted_rows(was[: old.vocab_size].float(), old, new).items():
-                    matrix[token] = row.to(was.dtype)
-
-
-def fitted_rows(rows: torch.Tensor, old: Tokenizer, new: Tokenizer) -> dict[int, torch.Tensor]:
-    """Rows of the new tokens that are merges, by the full additive model: left @ A + right @ B of their two parts.
-
-    A and B are fitted to the old merges, whose products have rows of their own: ridge regression of what a row has
-    beyond the mean of its parts, so that the mean remains where the merges show nothing else. Its strength is the best
-    on a tenth of the merges that are not fitted. Source: Zanzotto et al., 2010, "Estimating Linear Models for
-    Compositional Distributional Semantics".
-
-    Args:
-        rows: float32[old.vocab_size, width], the embedding or the output head.
-        old: The model's tokenizer.
-        new: The larger tokenizer.
-    """
-    import torch
-
-    def sides(left: Any, right: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.cat([left, right], dim=-1), (left + right) / 2
-
-    merges = torch.from_numpy(old.merge_ids[-_MOST_FITTED:].astype("int64"))
-    both, means = sides(rows[merges[:, 0]], rows[merges[:, 1]])
-    beyond, test = rows[merges[:, 2]] - means, torch.arange(len(merges)) % 10 == 0
-    gram, moment = both[~test].T @ both[~test], both[~test].T @ beyond[~test]
-    ridge = torch.eye(len(gram)) * gram.diagonal().mean().clamp(min=1e-12)
-    weights = [
-        torch.zeros_like(moment),
-        *(torch.linalg.solve(gram + strength * ridge, moment) for strength in (1e-3, 0.01, 0.1, 1)),
-    ]
-    best = min(weights, key=lambda weight: float((both[test] @ weight - beyond[test]).square().sum()))
-    new_rows: dict[int, torch.Tensor] = {}
-    for left, right, token in new.merge_ids[new.merge_ids[:, 2] >= old.vocab_size].tolist():
-        if token not in new_rows:  # use the first of several derivations
-            pair, mean = sides(*(new_rows[part] if part in new_rows else rows[part] for part in (left, right)))
-            new_rows[token] = mean + pair @ best
-    return new_rows

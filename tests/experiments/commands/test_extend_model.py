@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from experiments.cli import main
-from lm.hf.extension import fitted_rows
 from superbpe import train_superbpe
 from tests import texts
 from tests.superbpe.oracle import batches
@@ -71,28 +70,6 @@ def test_old_rows_stay_and_new_ones_are_means(tied, rows, dtype, expected, token
             assert torch.equal(after[token], before[ids].float().mean(dim=0).to(dtype))
         filler = before[:350].float().mean(dim=0).to(dtype)
         assert torch.equal(after[420:], filler.expand(expected - 420, -1))
-
-
-def test_fitted_rows_continue_what_the_models_own_merges_show(tokenizers, tmp_path):
-    old, new = tokenizers
-    torch.manual_seed(0)
-    rows, left_map, right_map = torch.randn(350, 4), torch.randn(4, 4) / 3, torch.randn(4, 4) / 3
-    truth = {i: rows[i] for i in range(350)}
-    for left, right, made in new.merge_ids.tolist():
-        truth[made] = truth[left] @ left_map + truth[right] @ right_map
-    rows = torch.stack([truth[i] for i in range(350)])
-    found = fitted_rows(rows, old, new)
-    assert list(found) == list(range(350, 420))
-    error = sum(float((row - truth[token]).square().sum()) for token, row in found.items())
-    assert error < 0.01 * sum(float(truth[token].square().sum()) for token in found)
-    _model(tmp_path / "model", old, tied=False, rows=384)
-    new.save(tmp_path / "tokenizer")
-    words = ["extend-model", *(str(tmp_path / name) for name in ("model", "tokenizer", "out")), "--init", "fitted"]
-    assert main.run(words) == 0
-    for before, after in zip(_rows(tmp_path / "model")[:2], _rows(tmp_path / "out")[:2], strict=True):
-        assert torch.equal(before[:350], after[:350])
-        for token, row in fitted_rows(before[:350], old, new).items():
-            assert torch.equal(after[token], row)
 
 
 def old_ids(old, new, token):
