@@ -103,7 +103,6 @@ def _evaluation(path: Path, arm: str, rows: dict[str, dict[str, Any]], first: di
         token_counts=np.zeros(0, np.int64),
         limited_bytes=0,
         short_context_bytes=0,
-        context_bytes_sum=0,
         groups=groups,
         document_hashes=np.array([xxhash.xxh3_64_intdigest(row["document"].encode()) for row in ordered], np.uint64),
     )

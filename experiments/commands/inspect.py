@@ -31,14 +31,11 @@ from experiments.progress import Table, print_table
 from experiments.report import vocabulary
 from experiments.shell import operand
 from tokenizer import UserError
-from tokenizer.corpus import embedded
 from tokenizer.files import shown
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
-
-EMBEDDED = "embedded"
 
 
 def parser() -> Parser:
@@ -48,7 +45,7 @@ def parser() -> Parser:
     add("tokenizer", metavar="TOKENIZER", help=f"{TOKENIZER}; NAME=TOKENIZER names it")
     add("--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare, as TOKENIZER")
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
-    add("--text", nargs="+", default=[], metavar="FILE", help="held-out text; embedded: that of the embedded corpus")
+    add("--text", nargs="+", default=[], metavar="FILE", help="held-out text")
     add_text_settings(options)
     add("--max-bytes", type=size, default=10_000_000, help="most text, an even share of each file (10MB)")
     add(
@@ -72,10 +69,9 @@ def run(arguments: argparse.Namespace) -> None:
     tokenizers = {name: open_exact(path, pattern=patterns[name]) for name, path in paths.items()}
     import_module("experiments.report.vocabulary_page")  # fails before any work if the extra `pages` is missing
     with out_folder(arguments.out) as out:
-        corpus = open_text(arguments, arguments.text) if arguments.text and EMBEDDED not in arguments.text else None
         found = inspect_vocabulary(
             tokenizers,
-            corpus or _embedded(arguments),
+            open_text(arguments, arguments.text) if arguments.text else [],
             sources=paths,
             text_name=", ".join(map(shown, arguments.text)),
             max_bytes=arguments.max_bytes,
@@ -87,20 +83,6 @@ def run(arguments: argparse.Namespace) -> None:
     own = next(iter(patterns.values()))
     pattern = [f"--pattern={own}"] if own else []
     finish(*found.written, then=["export", operand(named(arguments.tokenizer)[1]), "exported", *pattern, "--to", "hf"])
-
-
-def _embedded(arguments: argparse.Namespace) -> list[str]:
-    """Documents of the embedded corpus's held-out text; empty if `--text` was not given."""
-    if not arguments.text:
-        return []
-    if arguments.text != [EMBEDDED]:
-        raise UserError(f"--text {EMBEDDED} is the embedded corpus, which cannot be mixed with files; use one of them")
-    taken, room = [], arguments.max_bytes
-    for document in embedded.split(embedded.documents())[1]:
-        if room > 0:
-            taken.append(document.text)
-            room -= len(document.text.encode())
-    return taken
 
 
 def _print(report: Mapping[str, Any]) -> None:

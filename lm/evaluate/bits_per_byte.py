@@ -122,7 +122,6 @@ class Evaluation:
         token_counts: int64[vocab_size], number of times each id was a target, `end_of_text` included.
         limited_bytes: Bytes scored in windows that were limited by the number of positions.
         short_context_bytes: Bytes scored with less than the minimum context although the document had more.
-        context_bytes_sum: Sum over all scored bytes of the bytes of their context.
         groups: Groupings of the documents, by name: `kind`, `source`, `script`.
         document_hashes: uint64[n_documents], equal for documents of equal text; by default, no texts are equal.
         token_nats: float32[n_text_tokens], loss of each text token of all documents, in order, memory-mapped if it was
@@ -139,7 +138,6 @@ class Evaluation:
     token_counts: NDArray[np.int64]
     limited_bytes: int
     short_context_bytes: int
-    context_bytes_sum: int
     groups: Mapping[str, Grouping] = field(default_factory=dict)
     document_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     token_nats: NDArray[np.float32] | None = None
@@ -250,33 +248,11 @@ class Evaluation:
             "n_tokens": n_tokens,
             "context_bytes": self.config.context_bytes,
             "min_context_bytes": self.config.min_context_bytes,
-            "mean_context_bytes": self.context_bytes_sum / n_bytes,
             "position_limited_share": self.limited_bytes / n_bytes,
             "short_context_share": self.short_context_bytes / n_bytes,
             "cluster": self.cluster()[0],
             "tokenizer_sha256": self.tokenizer_sha256,
-            **{f"by_{name}": self.by(name) for name in self.groups},
         }
-
-    def by(self, name: str) -> list[dict[str, Any]]:
-        """Loss and compression of the largest groups, by the same rules as for all documents."""
-        grouping = self.groups[name]
-        documents = np.bincount(grouping.index, minlength=len(grouping.names))
-        columns = (self.document_bytes, self.document_tokens, self.text_nats, self.eos_nats)
-        sizes, tokens, nats, eos = (grouping.sums(column) for column in columns)
-        order = sorted(range(len(sizes)), key=lambda i: (-sizes[i], grouping.names[i]))
-        return [
-            {
-                "name": grouping.names[i],
-                "bits_per_byte": bits_per_byte(nats[i], sizes[i]),
-                "bytes_per_token": bytes_per_token(sizes[i], tokens[i]),
-                "eos_nats_per_document": mean_or_none(eos[i] / documents[i]),
-                "n_bytes": int(sizes[i]),
-                "n_documents": int(documents[i]),
-            }
-            for i in order[:_GROUPS_SHOWN]
-            if sizes[i]
-        ]
 
     def save(self, folder: Path) -> None:
         """Write `arrays.npz`, `token_nats.npy`, then `evaluation.json`, which marks the folder as complete."""
@@ -346,8 +322,6 @@ def _scale(kinds: Grouping, sizes: NDArray[np.float64], weights: Mapping[str, fl
     return factors[kinds.index]
 
 
-# Largest groups in the summary; the arrays have all of them.
-_GROUPS_SHOWN = 100
 _PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats", "changed", "document_hashes")
 _COUNTS = "token_counts"
-_SCALARS = ("tokenizer_sha256", "limited_bytes", "short_context_bytes", "context_bytes_sum")
+_SCALARS = ("tokenizer_sha256", "limited_bytes", "short_context_bytes")

@@ -41,7 +41,6 @@ def evaluate(
     config: EvalConfig,
     *,
     groups: Mapping[str, Grouping] | None = None,
-    precision: str = "auto",
     progress: Progress | None = None,
     note: Callable[[str], object] | None = None,
 ) -> Evaluation:
@@ -56,7 +55,6 @@ def evaluate(
         token_byte_lengths: int[vocab_size], raw bytes of each token, `Tokenizer.token_byte_lengths()`.
         config: Windows and intervals.
         groups: Groupings of the documents by name (`source`, `script`), for results per group.
-        precision: Precision of matrix products on CUDA, as in `TrainConfig`; CPUs compute in fp32.
         progress: Called after every group of documents with ("evaluate", documents done, documents).
         note: Called with the loss so far, in words.
 
@@ -80,11 +78,10 @@ def evaluate(
             plan,
             batch_tokens=config.batch_tokens,
             min_context_bytes=config.min_context_bytes,
-            precision=precision,
             progress=progress,
             note=note,
         )
-    limited, short, context_sum = (int(total) for total in scores.totals)
+    limited, short = (int(total) for total in scores.totals)
     return Evaluation(
         config=config,
         tokenizer_sha256=shards.tokenizer_sha256,
@@ -97,7 +94,6 @@ def evaluate(
         token_counts=scores.token_counts,
         limited_bytes=limited,
         short_context_bytes=short,
-        context_bytes_sum=context_sum,
         groups=dict(groups or {}),
         document_hashes=shards.document_hashes(),
     )

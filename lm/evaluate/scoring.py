@@ -46,14 +46,14 @@ class Scores:
         eos_nats: float64[n_documents].
         token_nats: float32[n_text_tokens].
         token_counts: int64[vocab_size].
-        totals: int64[3]: limited_bytes, short_context_bytes, context_bytes_sum.
+        totals: int64[2]: limited_bytes, short_context_bytes.
     """
 
     text_nats: NDArray[np.float64]
     eos_nats: NDArray[np.float64]
     token_nats: NDArray[np.float32]
     token_counts: NDArray[np.int64]
-    totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
+    totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))
 
     @classmethod
     def zeros(cls, shards: Shards) -> Scores:
@@ -74,7 +74,6 @@ def score_documents(
     *,
     batch_tokens: int,
     min_context_bytes: int = 0,
-    precision: str = "auto",
     progress: Progress | None = None,
     note: Callable[[str], object] | None = None,
 ) -> Scores:
@@ -87,14 +86,13 @@ def score_documents(
         plan: Chooses the windows of a document.
         batch_tokens: Maximum number of tokens of a forward pass, padding included.
         min_context_bytes: Contexts below this count as short.
-        precision: As for `lm.evaluate.evaluation.evaluate`.
         progress: As for `lm.evaluate.evaluation.evaluate`.
         note: Likewise.
     """
     world = current()
     scores = Scores.zeros(shards)
     with _in_evaluation(model), world.together():
-        forward = model if isinstance(model, ScorableModel) else Forward(model, shards.eos_id, precision=precision)
+        forward = model if isinstance(model, ScorableModel) else Forward(model, shards.eos_id)
         finish: Callable[[], None] | None = None
         scored, nats, n_bytes = 0, 0.0, 0
         for number, group in enumerate(_groups(shards)):
@@ -164,7 +162,7 @@ def _queue(
     """Queue the forward passes of one group; return a function that adds its scores, every target exactly once."""
     sequences: list[NDArray[np.int64]] = []
     jobs: list[tuple[int, Window]] = []
-    limited = short = context_sum = 0
+    limited = short = 0
     for document in group:
         text, end = shards.document(document), [] if forward.end_id is None else [forward.end_id]
         x = np.concatenate(([forward.start_id], text, end)).astype(np.int64)
@@ -181,7 +179,6 @@ def _queue(
             targets = slice(window.first, window.last + 1)
             weights = sizes[targets]
             context = before[targets] - before[window.start]
-            context_sum += int(context @ weights)
             limited += int(weights.sum()) if window.limited else 0
             short += int(weights[context < min_context_bytes].sum()) if window.start else 0
             jobs.append((len(sequences), window))
@@ -208,7 +205,7 @@ def _queue(
             scores.eos_nats[document] = end.sum() if len(end) else np.nan
         ids = np.concatenate([x[1:] for x in sequences])
         scores.token_counts += np.bincount(ids, minlength=shards.vocab_size)
-        scores.totals += [limited, short, context_sum]
+        scores.totals += [limited, short]
 
     return finish
 

@@ -127,7 +127,6 @@ def test_every_file_has_a_share_of_the_text(tmp_path):
         (["{root}/gpt2", "--history"], "--history needs a text"),
         (["{root}/gpt2", "--pattern", "x=gpt2"], "no tokenizer is called 'x'"),
         (["{root}/gpt2", "--text", "{root}/text.txt", "--alpha", "-1"], "'-1' is not a number above 0"),
-        (["{root}/gpt2", "--text", "embedded", "{root}/text.txt"], "use one of them"),
         (["{root}/gpt2", "--text", "{root}/empty.txt"], "empty.txt contains text"),
     ],
 )

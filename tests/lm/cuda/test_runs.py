@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -78,15 +79,16 @@ def test_steps_between_log_entries_do_not_synchronize(device, shards, tmp_path):
 
 @pytest.mark.slow
 def test_evaluation_in_bf16(device, shards, tmp_path, monkeypatch):
-    if device == "cpu":
-        monkeypatch.setattr(scoring, "Forward", lambda *args, **options: Forward(*args, on_gpu=True, **options))
     train(MODEL, dataclasses.replace(CONFIG, document_mask=False), shards, tmp_path / "run")
     model = load_model(tmp_path / "run", device)
     config = EvalConfig(context_bytes=256, min_context_bytes=64)
-    full, half = (
-        evaluate(model, shards, shards.token_byte_lengths, config, precision=precision).bits_per_byte
-        for precision in ("fp32", "bf16")
-    )
+
+    def at(precision):
+        computing = partial(Forward, precision=precision, on_gpu=True)
+        monkeypatch.setattr(scoring, "Forward", partial(Forward, precision=precision, on_gpu=True))
+        return evaluate(model, shards, shards.token_byte_lengths, config).bits_per_byte
+
+    full, half = map(at, ("fp32", "bf16"))
     assert half == pytest.approx(full, abs=1e-4)
     assert half != full
     monkeypatch.undo()

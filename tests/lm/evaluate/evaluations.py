@@ -49,6 +49,5 @@ def made_up(text_nats, document_bytes, groups=None, changed=None):
         token_counts=np.zeros(3, np.int64),
         limited_bytes=0,
         short_context_bytes=0,
-        context_bytes_sum=0,
         groups={} if groups is None else groups,
     )

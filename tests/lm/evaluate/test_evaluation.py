@@ -97,11 +97,9 @@ def test_limits_on_the_context_are_reported(make_shards):
     shards = make_shards(["abcdefgh" * 20], tiny.bytes_only())
     free = score(Table(torch.zeros(257, 257), context_tokens=17), shards).summary()
     assert free["position_limited_share"] == free["short_context_share"] == 0
-    assert 6 <= free["mean_context_bytes"] <= 16
     bound = score(Table(torch.zeros(257, 257), context_tokens=4), shards).summary()
     assert bound["position_limited_share"] > 0.9
     assert bound["short_context_share"] > 0.9
-    assert bound["mean_context_bytes"] <= 4
 
 
 def test_mismatched_arguments_are_errors(make_shards):
