@@ -84,7 +84,6 @@ def test_evaluation_in_bf16(device, shards, tmp_path, monkeypatch):
     config = EvalConfig(context_bytes=256, min_context_bytes=64)
 
     def at(precision):
-        computing = partial(Forward, precision=precision, on_gpu=True)
         monkeypatch.setattr(scoring, "Forward", partial(Forward, precision=precision, on_gpu=True))
         return evaluate(model, shards, shards.token_byte_lengths, config).bits_per_byte
 
