@@ -50,9 +50,6 @@ def score(
         documents: Sources and scripts of the held-out documents.
         opened: Loads a model from elsewhere, with its shape; None for a model that was trained here.
     """
-    scoring = dataclasses.asdict(settings)
-    if not settings.weights:
-        del scoring["weights"]  # evaluations that were made before this setting existed stay valid
 
     def build(folder: Path) -> Scores:
         shards = open_shards(arm.heldout, arm)
@@ -77,7 +74,7 @@ def score(
         f"evaluate {name}",
         Scores,
         "evaluation",
-        config={**scoring, "version": FORMAT_VERSION, "token_nats": True},
+        config={**dataclasses.asdict(settings), "version": FORMAT_VERSION, "token_nats": True},
         inputs={"lm": model.hash, "heldout": arm.heldout.hash, "documents": documents.hash},
         build=build,
         describe=lambda scores: f"{scores.bits_per_byte:.4f} bits per byte on {si(scores.n_bytes)}B",

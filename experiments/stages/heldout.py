@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -84,8 +84,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         HeldoutDocuments,
         "documents",
         config={
-            **_named_by(text.corpus.config),
-            "source_field": text.corpus.config.source_field,
+            **{key: getattr(text.corpus.config, key) for key in ("kind_field", "kinds", "source_field")},
             "version": _VERSION,
             **text.heldout_identity(),
         },
@@ -97,12 +96,6 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         ),
         resumable=cluster is not None,
     )
-
-
-def _named_by(config: CorpusConfig) -> dict[str, Any]:
-    """Settings of the kinds of text, which change the names of sources; those that are not set are left out."""
-    settings = {"kind_field": config.kind_field, "kinds": dict(config.kinds)}
-    return {key: value for key, value in settings.items() if value}
 
 
 def _read(corpus: Corpus, copy: pa.NativeFile, done: Callable[[int], object] = lambda _: None) -> Survey:

@@ -94,8 +94,6 @@ def train(context: Context, arm: Arm, text: Text, phase1: MergeList) -> ArmToken
         },
         "inputs": inputs,
     }
-    if any(set(regex) & set(r"\.+*?()|[]{}^$") for regex in rules.forbid):
-        identity["config"]["forbid"] = "regexes"  # these were literal strings once
     with context.reporter.stage(arm.name):
         name, _ = context.store.identify("superbpe", **identity)
         with context.store.lock(name):

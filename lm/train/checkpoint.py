@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LEARNED = "#learned"
 
 
-def training_tensors(model: Transformer, optimizers: Sequence[Optimizer], learned: Tensor | None) -> dict[str, Tensor]:
+def training_tensors(model: Transformer, optimizers: Sequence[Optimizer], learned: Tensor) -> dict[str, Tensor]:
     """Weights of the model, the optimizers' state as `<parameter>#<entry>`, and `Trainer.learned`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     state = {
@@ -27,13 +27,11 @@ def training_tensors(model: Transformer, optimizers: Sequence[Optimizer], learne
         for parameter, entries in optimizer.state.items()
         for entry, value in entries.items()
     }
-    return model_tensors(model) | state | ({} if learned is None else {_LEARNED: learned})
+    return model_tensors(model) | state | {_LEARNED: learned}
 
 
-def load_training_tensors(
-    model: Transformer, optimizers: Sequence[Optimizer], tensors: dict[str, Tensor]
-) -> Tensor | None:
-    """Fill the model and the optimizers with the tensors of `training_tensors`; return the last one, if it is there."""
+def load_training_tensors(model: Transformer, optimizers: Sequence[Optimizer], tensors: dict[str, Tensor]) -> Tensor:
+    """Fill the model and the optimizers with the tensors of `training_tensors`; return the last one."""
     load_model_tensors(model, {name: value for name, value in tensors.items() if "#" not in name})
     states: dict[str, dict[str, Tensor]] = {}
     for key, value in tensors.items():
@@ -46,4 +44,4 @@ def load_training_tensors(
             for parameter in group["params"]:
                 entries = states[names[parameter]]
                 optimizer.state[parameter] = {entry: value.to(parameter.device) for entry, value in entries.items()}
-    return tensors.get(_LEARNED)
+    return tensors[_LEARNED]

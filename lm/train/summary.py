@@ -92,7 +92,7 @@ def save_learned(folder: Path, learned: NDArray[np.bool_]) -> None:
 
 
 def load_learned(folder: Path) -> NDArray[np.bool_] | None:
-    """Read what `save_learned` wrote; None for a model of an older version, or from elsewhere.
+    """Read what `save_learned` wrote; None for a model from elsewhere.
 
     Raises:
         UserError: If the file is damaged.

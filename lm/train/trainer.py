@@ -78,8 +78,8 @@ class Trainer:
         self.objective: nn.Module = self.loss
         self.flops_per_token = self.model.flops_per_token(self.rows.mean_tokens)
         self.step, self.tokens, self.longest_row, self.seconds = 0, 0, 0, 0.0
-        # bool[vocab_size], ids that were a target; None after a checkpoint that did not keep them.
-        self.learned: Tensor | None = torch.zeros(shards.vocab_size, dtype=torch.bool, device=self.device)
+        # bool[vocab_size], ids that were a target.
+        self.learned = torch.zeros(shards.vocab_size, dtype=torch.bool, device=self.device)
         self._first_step = 0  # of this process
         self.bytes_seen = 0  # by this process
         self._logged = 0, 0.0
@@ -131,8 +131,7 @@ class Trainer:
             self.check_identity(meta["run"], folder, () if resumed else LENGTH)
             if meta["step"] > (self.config.steps if resumed else self.schedule.constant_steps):
                 raise UserError(f"{folder} has {meta['step']} steps, too many for a run of {self.config.steps}")
-            learned = load_training_tensors(self.model, self.optimizers, tensors)
-            self.learned = None if learned is None else learned.to(self.device)
+            self.learned = load_training_tensors(self.model, self.optimizers, tensors).to(self.device)
             self.step, self.seconds = meta["step"], meta["seconds"]
             if self.world.rank == 0:
                 self.bytes_seen = meta["bytes_seen"]
@@ -167,9 +166,8 @@ class Trainer:
         eos_id = self.shards.eos_id if config.document_mask else None
         batch = read_batch(self.rows, self.step, self.device, self.world, config.microbatch_size, eos_id)
         self.longest_row = max(self.longest_row, batch.longest)
-        if self.learned is not None:
-            for part in batch.parts:
-                self.learned.index_fill_(0, part.targets, True)
+        for part in batch.parts:
+            self.learned.index_fill_(0, part.targets, True)
         factor = self.schedule.factor(self.step)
         logged = (self.step + 1) % config.log_every == 0 or self.step + 1 >= config.steps
         self.model.model.measuring = logged
@@ -282,9 +280,9 @@ class Trainer:
         """Bytes of text that all processes have read; a collective call."""
         return int(self.world.sum(torch.tensor(self.bytes_seen)).item())
 
-    def _all_learned(self) -> Tensor | None:
+    def _all_learned(self) -> Tensor:
         """`learned` of all processes; a collective call."""
-        return None if self.learned is None else self.world.sum(self.learned.int()) > 0
+        return self.world.sum(self.learned.int()) > 0
 
     def finish(self) -> TrainingSummary:
         """Write the model, the ids that it learned and the summary; remove the checkpoint, or write the last step's."""
@@ -294,8 +292,7 @@ class Trainer:
         if self.world.rank == 0:
             self.model.context_tokens = self.longest_row  # it has seen no position beyond
             save_model(self.model, self.folder)
-            if learned is not None:
-                save_learned(self.folder, learned.cpu().numpy())
+            save_learned(self.folder, learned.cpu().numpy())
             summary.save(self.folder)
             if not self.keep_checkpoint:
                 (self.folder / CHECKPOINT).unlink(missing_ok=True)
