@@ -113,7 +113,7 @@ def _rows(
         at = equivalents[gap.arm]
         equal = "not measured" if at.percent is None else change_text(at.percent, at.interval)
         loss = change_text(gap.percent[-1], gap.intervals[-1] if gap.intervals else None)
-        cost = change_text(100 * (getattr(arm.relative, phase) - 1))
+        cost = change_text(100 * (arm.relative[phase] - 1))
         yield gap.arm, at.answer, ANSWERS[at.answer], at.reason, loss, cost, equal
 
 

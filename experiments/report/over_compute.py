@@ -331,7 +331,7 @@ def describe(
                 "spent": list(map(float, arm.spent)),
                 "deployed_flops": list(map(float, price.training)),
                 "cost": plain(price.cost),
-                "relative_cost": plain(price.relative),
+                "relative_cost": dict(price.relative),
                 "equivalent": plain(dict(price.equivalents)),
             }
             for arm, tokens, loss, price in zip(study.arms, study.tokens_per_byte(), losses, priced, strict=True)

@@ -227,26 +227,6 @@ def training_flops(deployment: Deployment, *, vocab_size: int, tokens: float, n_
     return tokens * (6 * weights + 12 * d.n_heads * d.head_dim * d.pairs(context, window) / context)
 
 
-class Relative(NamedTuple):
-    """Cost of serving one tokenizer relative to the reference; below 1 is cheaper.
-
-    Attributes:
-        prefill: FLOPs per byte of reading.
-        decode: FLOPs per byte of generating.
-    """
-
-    prefill: float
-    decode: float
-
-
-def relative_cost(cost: ServingCost, reference: ServingCost) -> Relative:
-    """The s of FLOP-equivalent bits per byte (`lm.scaling.equivalent`), for each phase."""
-    return Relative(
-        cost.prefill.flops_per_byte / reference.prefill.flops_per_byte,
-        cost.decode.flops_per_byte / reference.decode.flops_per_byte,
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """Cost of inference per byte of text.

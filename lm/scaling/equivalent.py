@@ -96,7 +96,7 @@ def place(
         reference: Training FLOPs of the reference's budgets at the deployment, rising.
         arm: Those of the arm.
         rho: FLOPs of serving over those of training, of the reference.
-        relative_cost: Cost of serving the arm over that of the reference, the s of `deployment.relative_cost`.
+        relative_cost: Cost of serving the arm over that of the reference, in FLOPs per byte of the phase.
         tolerance: Accepted relative difference of budgets.
         rate: `Deployment.rate`; with it, losses follow from those at the largest budgets.
     """

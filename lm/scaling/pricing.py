@@ -11,7 +11,7 @@ import numpy as np
 
 from lm.bits import bits
 from lm.evaluate.comparison import NOTHING_FURTHER, Further
-from lm.evaluate.deployment import Deployment, Phase, Relative, ServingCost, relative_cost, serving_cost, training_flops
+from lm.evaluate.deployment import Deployment, Phase, ServingCost, serving_cost, training_flops
 from lm.scaling.equivalent import Equivalent, Place, answered, place
 from lm.scaling.gaps import Gap, Losses, compare_arms
 from lm.scaling.points import Points
@@ -28,14 +28,14 @@ class Priced:
     """An arm at a deployment.
 
     Attributes:
-        relative: That cost over the reference's.
+        relative: FLOPs per byte of each phase over the reference's.
         training: FLOPs of training the deployed model on what each budget's models read.
         equivalents: For each phase of serving, the arm against the reference at equal cost of training and serving;
             empty for the reference.
     """
 
     cost: ServingCost
-    relative: Relative
+    relative: Mapping[Phase, float]
     training: Sequence[float]
     equivalents: Mapping[Phase, Equivalent]
 
@@ -106,7 +106,10 @@ class Study:
             serving_cost(deployment, vocab_size=arm.vocab_size, tokens_per_byte=tokens)
             for arm, tokens in zip(self.arms, self.tokens_per_byte(), strict=True)
         ]
-        relative = [relative_cost(cost, costs[0]) for cost in costs]
+        relative: list[Mapping[Phase, float]] = [
+            {phase: getattr(cost, phase).flops_per_byte / getattr(costs[0], phase).flops_per_byte for phase in PHASES}
+            for cost in costs
+        ]
         training = [
             arm.flops
             if arm.read is None
@@ -118,7 +121,11 @@ class Study:
         return [Priced(*row) for row in zip(costs, relative, training, equivalents, strict=True)]
 
     def _equivalents(
-        self, deployment: Deployment, relative: Sequence[Relative], training: Sequence[Sequence[float]], phase: Phase
+        self,
+        deployment: Deployment,
+        relative: Sequence[Mapping[Phase, float]],
+        training: Sequence[Sequence[float]],
+        phase: Phase,
     ) -> list[Equivalent]:
         """Each arm against the reference at equal cost of training and serving."""
         places = {
@@ -126,7 +133,7 @@ class Study:
                 training[0],
                 training[i],
                 rho=deployment.rho,
-                relative_cost=getattr(cost, phase),
+                relative_cost=cost[phase],
                 tolerance=self.tolerance,
                 rate=deployment.rate,
             )

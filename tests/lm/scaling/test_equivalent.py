@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lm.evaluate.deployment import Deployment, Relative
+from lm.evaluate.deployment import Deployment
 from lm.scaling.equivalent import interpolate
 from lm.scaling.pricing import Study
 from tests.lm.scaling.ladders import FLOPS, compared, heldout, loss, points
@@ -12,7 +12,7 @@ from tests.lm.scaling.ladders import FLOPS, compared, heldout, loss, points
 def at(percent, *, rho=1.0, relative_cost=1.0, **options):
     arms = points("ref", [0.0] * len(percent)), points("arm", percent, **options)
     flops = [arm.flops for arm in arms]
-    costs = [Relative(*[1.0] * 2), Relative(*[relative_cost] * 2)]
+    costs = [{"decode": 1.0}, {"decode": relative_cost}]
     (found,) = Study(arms, heldout())._equivalents(Deployment(rho=rho), costs, flops, "decode")
     return found
 

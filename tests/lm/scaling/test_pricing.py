@@ -29,8 +29,8 @@ def test_one_set_of_measurements_at_several_deployments():
     bpe, superbpe, byte = found.at(Deployment())
     expected = serving_cost(Deployment(), vocab_size=100_000, tokens_per_byte=0.2)
     assert superbpe.cost.decode == expected.decode
-    assert tuple(bpe.relative) == (1, 1)
-    assert superbpe.relative.decode < 1 < byte.relative.decode
+    assert bpe.relative == {"prefill": 1, "decode": 1}
+    assert superbpe.relative["decode"] < 1 < byte.relative["decode"]
     assert bpe.equivalents == {}
     # Bytes cost four times as much to serve.
     assert (byte.equivalents["decode"].answer, byte.equivalents["decode"].percent) == ("no", None)
