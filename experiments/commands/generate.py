@@ -7,21 +7,16 @@ resampled among all tokens that start with its bytes.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from experiments.characters import harmless
 from experiments.cli.arguments import Parser, number, whole
 from experiments.cli.console import finish
-from experiments.logging.tracking import FILE
 from experiments.progress import Reporter, console
 from experiments.shell import operand
-from experiments.store import records
-from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
 from lm.model.sampling import SamplingConfig
 from tokenizer.errors import UserError
-from tokenizer.files import read_text
 
 if TYPE_CHECKING:
     import argparse
@@ -85,17 +80,8 @@ def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: 
     return generate(saved.lm, prompts, config, starts)
 
 
-def _titles(models: list[Saved]) -> list[str]:
-    """Labels; of models that share one, such as those of unfinished runs, the name in the run that trained them."""
-    stores = {saved.artifact.folder.parent for saved in models if saved.artifact.name in saved.label}
-    logs = [record.with_name(FILE) for store in stores for record in records.entries(Store(store)).values()]
-    text = "".join(read_text(log) for log in logs if log.is_file())
-    own = {name: f"{stage} {name}" for stage, name in re.findall('"stage": "lm ([^"]*)", "artifact": "([^"]*)"', text)}
-    return [own.get(one.artifact.name, one.label) if one.artifact.name in one.label else one.label for one in models]
-
-
 def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
-    reporter, titles = Reporter(console), _titles(models)
+    reporter, titles = Reporter(console), [saved.label for saved in models]
     for n, side_by_side in enumerate(zip(*samples, strict=True), start=1):
         for title, sample in zip(titles, side_by_side, strict=True):
             end = _ENDS.get(sample.finish, "")

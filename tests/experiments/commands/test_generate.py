@@ -5,9 +5,7 @@ import pytest
 from experiments.characters import harmless
 from experiments.cli import main
 from experiments.commands import generate
-from experiments.logging.tracking import Tracker
-from experiments.store import records, trained_models
-from experiments.store.artifacts import Store
+from experiments.store import trained_models
 from experiments.store.trained_models import load_models
 from lm.bytelevel.byte_model import ByteModel
 from lm.model.sampling import SamplingConfig
@@ -33,9 +31,6 @@ def test_models_of_a_folder_come_with_their_tokenizers_and_the_labels_of_their_a
     with monkeypatch.context() as patch:
         patch.setattr(trained_models, "arm_labels", lambda _: labels)
         assert [saved.label for saved in load_models([root], "cpu")] == ["BPE 4k", "BPE 8k"]
-    with records.running(Store(root), tmp_path), Tracker(tmp_path, "none", "", {}) as tracker:
-        tracker.done("lm mine (1 layer)", twice[0].artifact, {})
-    assert generate._titles(twice) == [f"mine (1 layer) {names[0].name}"] * 2
     renamed = shutil.copytree(names[0], root / "my-model")
     assert [saved.artifact.name for saved in load_models([renamed], "cpu")] == ["my-model"]
     shutil.copytree(names[0], tmp_path / "alone" / names[0].name)
