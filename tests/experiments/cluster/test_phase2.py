@@ -84,7 +84,7 @@ def test_weights_and_samples_in_parts(text, tmp_path):
 
 @examples(
     quick=2,
-    full=12,
+    full=6,
     documents=CORPORA,
     rules=SMALL_RULES,
     n_parts=st.sampled_from([1, 2, 3, 9]),

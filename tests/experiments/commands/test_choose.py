@@ -313,7 +313,8 @@ def test_ctrl_c_keeps_what_is_trained(text, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_no_slow_package_is_needed(text, tmp_path):
-    words = ["choose", str(text), "--out", str(tmp_path), "--heldout", "0.4", *GRID[:-1]]
+    words = ["choose", str(text), "--out", str(tmp_path), "--quick", "--sizes", "300", "--patterns", "gpt2"]
+    words += ["--presets", "--heldout", "0.4"]
     code = (
         f"import sys; from experiments.cli.main import run; assert run({words}) == 0;"
         "sys.exit(', '.join({'torch', 'hydra', 'omegaconf', 'wandb', 'pyarrow'} & sys.modules.keys()) or 0)"
