@@ -48,7 +48,8 @@ def leaks(command, folder):
 @pytest.mark.slow
 def test_no_credential_is_written_by_a_run(tiny, tmp_path):
     """Manifests, logs, pages, the configuration, and the runs of the real W&B, which can be synced later."""
-    assert leaks([sys.executable, "-m", "experiments", "pipeline", *tiny, "arms=[bpe]", "logger=wandb-offline"], tmp_path) == {}
+    words = ["pipeline", *tiny, "arms=[bpe]", "logger=wandb-offline"]
+    assert leaks([sys.executable, "-m", "experiments", *words], tmp_path) == {}
     for kind in ("artifacts/*/manifest.json", "artifacts/*/report.html", "outputs/*.log"):
         assert list(tmp_path.glob(kind)), kind
     runs = [path.read_bytes() for path in tmp_path.glob("outputs/wandb/offline-run-*/*.wandb")]

@@ -137,21 +137,6 @@ def test_the_phase_1_of_superwords_alone_divides_the_difference():
     assert "account for" not in detail(Findings(arms, {pair: compared(0.1) for pair in percent}))
 
 
-def test_of_many_the_verdict_stays_a_sentence():
-    many = [2 + i / 100 for i in range(13)]
-    others = "t=1, t=2, t=3 and 9 more"
-    assert verdict(result_of_many(*many, undecided=range(13), n_seeds=1)) == (
-        f"No significant difference between the t=0 model and the models of {others} "
-        f"(one training run each).{_REQUIRES}"
-    )
-    assert verdict(result_of_many(*many, undecided=range(13))).startswith(
-        f"No significant difference between t=0 and {others} (3"
-    )
-    assert verdict(result_of_many(*many, effective_clusters=3.0)).startswith(
-        "Too few held-out documents to compare 13 tokenizers: there are 50, which count as 3.0"
-    )
-
-
 def test_a_gap_names_the_range_and_the_trend():
     shrinking = gap([-1.4, -1.2, -1.0, -0.8], scatter=0.05)
     assert statements(shrinking)[:2] == [
