@@ -58,11 +58,6 @@ def test_no_credential_is_written_by_a_run(tiny, tmp_path):
         assert any(expected in content for content in runs), expected
 
 
-def test_a_credential_is_found(tmp_path):
-    program = "import os, pathlib, zlib; pathlib.Path('x').write_bytes(zlib.compress(os.environ['HF_TOKEN'].encode()))"
-    assert leaks([sys.executable, "-c", program], tmp_path) == {str(tmp_path / "x"): ["HF_TOKEN"]}
-
-
 MARK = "PLANTEDmark"
 TRAIN = ["--vocab-size", "300", "--threads", "1", "--to", "{out}"]
 GRID = ["--patterns", "gpt2", "--presets", "uw-2025", "--transitions", "0.9", "--sizes", "300", "--heldout", "0.4"]

@@ -2,20 +2,17 @@
 
 import dataclasses
 import json
-import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from experiments.arms import resolve_arms
-from experiments.cli import main
 from experiments.cli.compose import load
 from experiments.findings.further import luck_of
 from experiments.results import Luck
 from experiments.stages import luck
 from lm.evaluate.significance import Ratio
-from tests.experiments.outputs import manifests, report, run_until
 from tests.texts import prose
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
@@ -149,20 +146,3 @@ def test_intervals_with_luck_contain_the_truth():
     assert 0.945 < np.mean((low <= 0) & (high >= 0)) < 0.98
     low, high = measured.interval(0.95)
     assert np.mean((low <= 0) & (high >= 0)) < 0.9
-
-
-@pytest.mark.slow
-def test_a_run_with_three_seeds_measures_it_and_reuses_it(tiny, tmp_path, capsys):
-    words = [*tiny, "lm.n_seeds=3"]
-    assert run_until("report", words) == 0
-    (said,) = set(re.findall(r"from the text of the tokenizers [0-9.]+", capsys.readouterr().out))
-    found = manifests(tmp_path, "luck")
-    assert [np.shape(each["contents"]["bits_per_byte"]) for each in found] == [(5, 2, 1)] * 2
-    assert said in report(tmp_path)["verdict"]["detail"]
-    assert main.run(["compare", str(tmp_path / "outputs"), "--out", str(tmp_path / "compared")]) == 0
-    assert said in capsys.readouterr().out
-    assert run_until("report", words) == 0
-    assert manifests(tmp_path, "luck") == found
-    assert run_until("report", [*words, "eval.tokenizer_luck=false"]) == 0
-    without = capsys.readouterr().out
-    assert "about these vocabularies, without the luck of their training text: BPE and SuperBPE" in without

@@ -286,16 +286,6 @@ def test_a_source_belongs_to_the_kind_with_most_of_its_bytes():
     assert compare(*changed) == compare(*arms)
 
 
-def test_kinds_are_strata_of_documents_too():
-    def found(**options):
-        return compare(*([with_config(run, cluster="document") for run in arm] for arm in in_kinds(**options)))
-
-    settings = {"numbers": (5, 5), "shifts": (0.1, -0.1)}
-    stratified, without = found(**settings), found(**settings, kinds=False)
-    assert (stratified.cluster, stratified.kinds["code"].effective_clusters) == ("document", pytest.approx(50))
-    assert stratified.document_error < without.document_error / 3
-
-
 def test_weights_of_kinds_set_the_total():
     weights = {"english": 3.0, "code": 1.0}
     arms = in_kinds((20, 8, 6), (0.03, -0.04, 0.2))
