@@ -105,7 +105,8 @@ def _run_command(line, *, last=True):
     if name == "pipeline":
         settings = [word for word in words if "=" in word and not word.startswith("--")]
         flags = [word for word in words if word not in settings]
-        if not last and "--until" not in flags:
+        trained_by_another = not last or settings == ["experiment=bakeoff"]
+        if trained_by_another and "--until" not in flags:
             flags += ["--until", "shard"]
         words = [*flags, *(f"{key}={value}" for key, value in _overrides(settings).items())]
     assert main.run([name, *words]) == 0, line
@@ -129,7 +130,7 @@ def _run(block, page, names):
     if block.language == "sh":
         lines = [line for line in code.replace("\\\n", " ").splitlines() if line.strip()]
         for line, following in zip(lines, [*lines[1:], ""], strict=True):
-            # Of experiments in a row, only the last one trains models.
+            # Of experiments in a row, and of two bakeoffs, only the last one trains models.
             _run_command(line, last=not following.startswith("superbpe pipeline"))
     else:
         assert block.language == "python", f"{page.name}: no test runs blocks of the language {block.language!r}"

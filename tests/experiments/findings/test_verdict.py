@@ -125,6 +125,13 @@ def test_several_arms_are_each_compared_with_the_reference():
     assert "standard error from seeds 0.21 (pooled over t=0, t=1 and t=2)" in detail(pooled)
 
 
+def test_of_many_the_verdict_stays_a_sentence():
+    many = [2 + i / 100 for i in range(13)]
+    assert verdict(result_of_many(*many, undecided=range(13))).startswith(
+        "No significant difference between t=0 and t=1, t=2, t=3 and 9 more (3"
+    )
+
+
 def test_the_phase_1_of_superwords_alone_divides_the_difference():
     settings = [{"recipe": recipe, "pattern": pattern} for recipe, pattern in (("bpe", "o200k"), ("superbpe", "old"))]
     arms = [scored(f"arm {i}", 2.0, settings=each, n_seeds=3) for i, each in enumerate([*settings, {**settings[1]}])]
@@ -151,6 +158,14 @@ def test_a_gap_names_the_range_and_the_trend():
         "between 1.9e16 and 6e16 FLOPs, arm needs more bits per byte than ref, by 0.8 to 0.9 %"
     )
     assert decisions(mixed) == ["undecided", "undecided", "worse", "worse"]
+
+
+def test_few_runs_or_budgets_claim_neither_tokenizer_nor_trend():
+    two = statements(gap([-1.4, -1.2, -1.0, -0.8], n_seeds=2, scatter=0.01))
+    assert two[1].startswith("no trend with compute is claimed from so little data (slope +0.18 points")
+    assert two[2] == "2 runs per arm: this is about these models, and names no better tokenizer"
+    assert statements(gap([-1.4, -1.0], scatter=0.05))[1].startswith("no trend with compute is claimed from so little")
+    assert statements(gap([0.0] * 4))[1].startswith("no trend with compute is shown")
 
 
 def test_a_barred_arm_has_numbers_and_no_verdict_over_compute_and_worth_is_said_of_every_arm():

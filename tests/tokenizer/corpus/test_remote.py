@@ -23,6 +23,7 @@ from tokenizer.corpus import remote
 from tokenizer.corpus.reading import FILES_AHEAD
 from tokenizer.corpus.rows import FOOTER_BYTES, read_parquet
 from tokenizer.corpus.skipped import Skipped
+from tokenizer.files import weighted
 
 NAMES = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.txt", "e.parquet", "f.jsonl", "h.csv.gz"]
 KINDS = ["s3://bucket/data/{}", "{endpoint}/bucket/data/{}", "hf://datasets/org/name/data/{}"]
@@ -335,6 +336,11 @@ def test_messages_about_an_empty_corpus_show_no_credentials(endpoint):
         with pytest.raises(UserError, match=r"a\.jsonl") as error:
             use()
         assert "signed" not in str(error.value)
+
+
+def test_urls_have_weights_and_ports():
+    assert weighted("s3://bucket/a.jsonl:3", "sources") == ("s3://bucket/a.jsonl", 3)
+    assert weighted("http://host:80", "sources") == ("http://host:80", 1)
 
 
 def wait_until_quiet(endpoint):
