@@ -89,6 +89,15 @@ def test_files_are_read_once_also_those_that_this_process_made(tmp_path, monkeyp
         _ = artifact.path
 
 
+def test_a_removed_artifact_does_not_come_back(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    name = make(store, "demo", config={}, inputs={}, build=_build).name
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", lambda *_, **__: None)  # killed after the rename
+        store.remove(name)
+    assert store.find(name, Demo) is None
+
+
 @pytest.mark.parametrize("name", ["../../escaped", "device", "no seal"])
 def test_names_that_leave_their_folder_and_manifests_without_a_seal_are_rejected(tmp_path, name):
     path = make(Store(tmp_path / "artifacts"), "lm", config={}, inputs={}, build=_build).path
