@@ -145,6 +145,15 @@ def test_phase_1_of_superwords_and_of_bpe(tmp_path):
     assert part(Rules, config.superbpe) == dataclasses.replace(PRESETS["uw-paper"], max_words=3, min_count=3)
 
 
+def test_the_spans_comparison():
+    """24,000 steps of 96 rows of 512 tokens; 26,000 of 32,700; the debug scale keeps the ratio."""
+    config = load(["experiment=spans", "corpus.paths=[a]"])
+    assert (config.bpe.vocab_size, _superbpe(config).transition_size - 256) == (32_700, 26_000)
+    assert (config.lm.train.batch_size, config.lm.train.context_tokens, config.lm.train.steps) == (96, 512, 24_000)
+    debug = load(["experiment=spans_debug", "corpus=files", "corpus.paths=[a]"])
+    assert (_superbpe(debug).transition_size - 256) / debug.bpe.vocab_size == pytest.approx(26_000 / 32_700, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("name", "tokens", "inherited"), [("uw_2025", 128_000, 100_000 - 1), ("uw_paper", 200_000, 180_000 - 1)]
 )

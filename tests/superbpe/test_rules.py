@@ -10,6 +10,14 @@ from superbpe.rules import TRANSITION
 from tokenizer import UserError, patterns
 
 
+def test_presets_are_the_published_rules():
+    spans = PRESETS["spans"]
+    assert (spans.unit, spans.phase1_fence, spans.span_trigger, spans.span_cap) == ("document", "lifted", 20, 10)
+    assert (spans.truncate_quantile, spans.sample, spans.max_words, spans.forbid) == (0.99, 0.25, None, ())
+    assert replace(PRESETS["uw-2025"], fence="uw-paper-fence") == PRESETS["uw-paper"]
+    assert PRESETS["none"] == replace(PRESETS["sentence"], fence="none") == replace(PRESETS["phrases"], fence="none")
+
+
 def test_every_preset_has_a_phase_1_and_passes_its_own_checks():
     assert list(PHASE1) == list(TRANSITION) == list(PRESETS)
     for name, phase1 in PHASE1.items():
