@@ -162,9 +162,11 @@ def test_a_gap_names_the_range_and_the_trend():
 
 def test_few_runs_or_budgets_claim_neither_tokenizer_nor_trend():
     two = statements(gap([-1.4, -1.2, -1.0, -0.8], n_seeds=2, scatter=0.01))
+    assert two[0].startswith("between 2e15 and 6e16 FLOPs, the models of arm need fewer bits per byte than the models")
     assert two[1].startswith("no trend with compute is claimed from so little data (slope +0.18 points")
     assert two[2] == "2 runs per arm: this is about these models, and names no better tokenizer"
     assert statements(gap([-1.4, -1.0], scatter=0.05))[1].startswith("no trend with compute is claimed from so little")
+    assert statements(gap([0.7]))[1] == "one budget: no trend can be seen"
     assert statements(gap([0.0] * 4))[1].startswith("no trend with compute is shown")
 
 
