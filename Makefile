@@ -57,7 +57,7 @@ test-all: $(READY) ## Every test, of Python and of Rust
 	$(MAKE) --no-print-directory test-native
 
 test-native: $(READY) ## The tests of the Rust core, which need no Python
-	$(CARGO) test --manifest-path native/Cargo.toml
+	$(CARGO) test --lib --manifest-path native/Cargo.toml
 
 test-tsan: $(READY) ## The tests of the Rust core's threads, with ThreadSanitizer (requires nightly with rust-src)
 	TSAN_OPTIONS=allocator_may_return_null=1 RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=native/target/tsan \
@@ -81,12 +81,11 @@ format: $(READY) ## Format Python and Rust
 lint: $(READY) ## What CI checks about the code: style, types, warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows
+	$(BIN)/mypy & $(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows; wait $$!
 	$(BIN)/python -m mypy.stubtest tokenizer._native
 	cargo fmt --manifest-path native/Cargo.toml --check
 	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets -- -D warnings
-	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets --features python -- -D warnings
+	$(CARGO) clippy --manifest-path native/Cargo.toml --features python -- -D warnings
 
 audit: $(READY) ## Known vulnerabilities of the dependencies, where the databases can be reached
 	@test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/pip install --quiet --disable-pip-version-check pip-audit; } || true

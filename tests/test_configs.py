@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 
 import configs
 from experiments.arms import resolve_arms
@@ -26,7 +25,6 @@ from lm.data.sharding import ShardConfig
 from lm.evaluate.deployment import Deployment
 from lm.model.config import ModelConfig
 from lm.model.sampling import SamplingConfig
-from lm.model.transformer import Transformer
 from lm.train.config import TrainConfig
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
 from tests.composition import reuse_parts
@@ -147,24 +145,13 @@ def test_phase_1_of_superwords_and_of_bpe(tmp_path):
     assert part(Rules, config.superbpe) == dataclasses.replace(PRESETS["uw-paper"], max_words=3, min_count=3)
 
 
-@pytest.mark.slow
 def test_the_spans_comparison():
     """24,000 steps of 96 rows of 512 tokens; 26,000 of 32,700; the debug scale keeps the ratio."""
     config = load(["experiment=spans", "corpus.paths=[a]"])
     assert (config.bpe.vocab_size, _superbpe(config).transition_size - 256) == (32_700, 26_000)
     assert (config.lm.train.batch_size, config.lm.train.context_tokens, config.lm.train.steps) == (96, 512, 24_000)
-    assert config.corpus.min_score == 2.75
-    assert config.budget.mode == "equal_tokens"
-    with torch.device("meta"):
-        model = Transformer(config.lm.model, config.bpe.vocab_size, 512)
-    assert model.lm_head.weight.shape[0] == 32_768
-    assert model.n_parameters()["non_embedding"] == pytest.approx(70e6, rel=0.02)
-    assert load(["experiment=spans", "corpus.paths=[a]", "budget=equal_bytes"]).budget.mode == "equal_bytes"
-
     debug = load(["experiment=spans_debug", "corpus=files", "corpus.paths=[a]"])
-    assert debug.corpus.source == "files"
     assert (_superbpe(debug).transition_size - 256) / debug.bpe.vocab_size == pytest.approx(26_000 / 32_700, abs=1e-4)
-    assert debug.superbpe == dataclasses.replace(config.superbpe, transition=debug.superbpe.transition)
 
 
 @pytest.mark.parametrize(

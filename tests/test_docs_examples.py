@@ -92,7 +92,7 @@ def _overrides(written):
     return {**tiny, **documented, **bakeoff, **small, **steps, "corpus.heldout_fraction": "0.1"}
 
 
-def _run_command(line):
+def _run_command(line, *, last=True):
     program, *words = shlex.split(line, comments=True)
     if program == "python":
         sys.argv = words[1:]
@@ -105,6 +105,9 @@ def _run_command(line):
     if name == "pipeline":
         settings = [word for word in words if "=" in word and not word.startswith("--")]
         flags = [word for word in words if word not in settings]
+        trained_by_another = not last or settings == ["experiment=bakeoff"]
+        if trained_by_another and "--until" not in flags:
+            flags += ["--until", "shard"]
         words = [*flags, *(f"{key}={value}" for key, value in _overrides(settings).items())]
     assert main.run([name, *words]) == 0, line
 
@@ -125,9 +128,10 @@ def _small(code):
 def _run(block, page, names):
     code = _small(block.code)
     if block.language == "sh":
-        for line in code.replace("\\\n", " ").splitlines():
-            if line.strip():
-                _run_command(line)
+        lines = [line for line in code.replace("\\\n", " ").splitlines() if line.strip()]
+        for line, following in zip(lines, [*lines[1:], ""], strict=True):
+            # Of experiments in a row, and of two bakeoffs, only the last one trains models.
+            _run_command(line, last=not following.startswith("superbpe pipeline"))
     else:
         assert block.language == "python", f"{page.name}: no test runs blocks of the language {block.language!r}"
         exec(compile(code, str(page), "exec"), names)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -59,9 +58,3 @@ def rejected(stage, overrides, tmp_path):
     with pytest.raises(UserError) as caught:
         run_stages(stage, overrides, tmp_path / "outputs")
     return str(caught.value)
-
-
-def wait_until(done):
-    """Wait for another process."""
-    while not done():
-        time.sleep(0.05)

@@ -34,22 +34,6 @@ def count(folder, *settings):
 
 
 @pytest.mark.slow
-def test_counts_and_skipped_lines_of_a_bucket(bucket, tmp_path, capfd):
-    found = {}
-    for name, where in (("near", str(bucket)), ("far", "s3://bucket/text/*.jsonl")):
-        code, artifact = count(tmp_path / name, f"corpus.paths=['{where}']", "corpus.on_error=skip")
-        assert code == 0
-        found[name] = pq.read_table(artifact / "counts.parquet")  # its metadata name the places
-        damaged = f"{where.removesuffix('/*.jsonl')}/1.jsonl: line 251: not a JSON object"
-        assert damaged in json.dumps(json.loads((artifact / "manifest.json").read_text()))
-    assert found["near"].equals(found["far"])
-    assert capfd.readouterr().out.count("warning: 1 damaged records or rests of files skipped") == 2
-    code, _ = count(tmp_path / "error", "corpus.paths=['s3://bucket/text']")
-    assert code == 2
-    assert "s3://bucket/text/1.jsonl: line 251: not a JSON object" in capfd.readouterr().err
-
-
-@pytest.mark.slow
 def test_a_signed_url_is_not_stored(bucket, tmp_path, endpoint, monkeypatch, capfd):
     url = f"{endpoint.url.replace('//', '//me:pw@')}/bucket/text/0.jsonl?X-Amz-Signature=signed"
     code, _ = count(tmp_path / "given", f"corpus.paths=['{url}']")

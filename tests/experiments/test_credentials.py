@@ -48,18 +48,14 @@ def leaks(command, folder):
 @pytest.mark.slow
 def test_no_credential_is_written_by_a_run(tiny, tmp_path):
     """Manifests, logs, pages, the configuration, and the runs of the real W&B, which can be synced later."""
-    assert leaks([sys.executable, "-m", "experiments", "pipeline", *tiny, "logger=wandb-offline"], tmp_path) == {}
+    words = ["pipeline", *tiny, "arms=[bpe]", "logger=wandb-offline"]
+    assert leaks([sys.executable, "-m", "experiments", *words], tmp_path) == {}
     for kind in ("artifacts/*/manifest.json", "artifacts/*/report.html", "outputs/*.log"):
         assert list(tmp_path.glob(kind)), kind
     runs = [path.read_bytes() for path in tmp_path.glob("outputs/wandb/offline-run-*/*.wandb")]
-    assert len(runs) == 1 + 2  # the pipeline, two models
+    assert len(runs) == 1 + 1  # the pipeline, a model
     for expected in (b"val/bpb", b"train/loss", b"total_training_flops", b"shards-"):
         assert any(expected in content for content in runs), expected
-
-
-def test_a_credential_is_found(tmp_path):
-    program = "import os, pathlib, zlib; pathlib.Path('x').write_bytes(zlib.compress(os.environ['HF_TOKEN'].encode()))"
-    assert leaks([sys.executable, "-c", program], tmp_path) == {str(tmp_path / "x"): ["HF_TOKEN"]}
 
 
 MARK = "PLANTEDmark"

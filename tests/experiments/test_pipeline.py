@@ -10,7 +10,7 @@ import pytest
 
 from experiments.stages import STAGES, phase1, phase2
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import names_by_stage, rejected, report
+from tests.experiments.outputs import manifests, names_by_stage, rejected, report
 from tests.experiments.outputs import run_until as run
 from tests.properties import quick_first
 from tokenizer.corpus.corpus import Corpus
@@ -88,6 +88,14 @@ def test_three_seeds_are_compared_as_pairs_of_runs(tiny, tmp_path, capsys):
     metrics = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
     (compared,) = [row for row in metrics if row["group"] == "comparison" and row["n_seeds"] == 3]
     assert len(compared["by_seed"]) == 3
+    # The luck of the tokenizers' text is measured, said, and measured once.
+    (said,) = set(re.findall(r"from the text of the tokenizers [0-9.]+", out))
+    luck = manifests(tmp_path, "luck")
+    assert [len(each["contents"]["bits_per_byte"]) for each in luck] == [5, 5]
+    assert said in report(tmp_path)["verdict"]["detail"]
+    assert run("report", [*tiny, "lm.n_seeds=3", "eval.tokenizer_luck=false"]) == 0
+    assert "about these vocabularies, without the luck of their training text" in capsys.readouterr().out
+    assert manifests(tmp_path, "luck") == luck
 
 
 def test_text_that_is_too_small_is_rejected_before_it_is_read(tiny, corpus, tmp_path, monkeypatch):

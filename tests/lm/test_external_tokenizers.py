@@ -2,7 +2,6 @@
 
 import json
 import math
-import unicodedata
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
 from lm.hf.export import export_hf
 from lm.model.generation import generate
-from lm.model.language_model import LanguageModel
 from lm.model.sampling import SamplingConfig
 from lm.model.transformer import ModelConfig
 from lm.model.weights import load_model
@@ -69,23 +67,6 @@ def test_shards_state_the_bytes_of_each_token_and_what_is_lost(opened, make_shar
     assert manifest["n_bytes"] == sum(len(text.encode()) for text in TEXTS)
     assert manifest["text_loss"] == loss
     assert shards.text_loss == TextLoss(**loss)
-
-
-def test_unknown_tokens_are_counted(opened, make_shards):
-    found = make_shards(["the quick zebra", "unheard of words", "the fox"], opened("words")).text_loss
-    assert (found.unknown_tokens, found.unknown_bytes) == (4, len("zebraunheardofwords"))
-    assert (found.changed_documents, found.unaccounted_documents, found.unaccounted_bytes) == (2, 3, 5)
-
-
-def test_normalised_documents_are_counted(opened, make_shards):
-    tokenizer = opened("unigram")
-    texts = ["the fox", "the ﬁox", "cafe\u0301", "café", "again"]
-    shards = make_shards(texts, tokenizer)
-    decoded = [tokenizer.decode(shards.document(i)) for i in range(len(texts))]
-    assert decoded == [unicodedata.normalize("NFKC", text) for text in texts]
-    assert np.flatnonzero(shards.normalized_bytes).tolist() == [1, 2]
-    assert shards.text_loss.changed_documents == 2
-    assert shards.text_loss.unknown_tokens == 0
 
 
 @pytest.mark.parametrize("name", quick_first(NAMES[::-1], 4))
@@ -159,21 +140,3 @@ def test_an_export_is_rejected_with_the_reason(opened, tmp_path):
     with pytest.raises(UserError, match=r"an export for transformers needs a byte-level BPE tokenizer"):
         export_hf(lm.model, lm.tokenizer, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_model_of_plain_bytes(make_shards, tmp_path):
-    tokenizer = tiny.bytes_only()
-    for text in TEXTS:
-        assert tokenizer.encode_ordinary(text) == list(text.encode())
-        assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text
-    shards = make_shards(TEXTS, tokenizer)
-    assert (shards.covered_bytes, shards.text_loss) == (None, TextLoss())
-    _, model = trained(shards, tmp_path / "lm")
-    found = evaluate(model, shards, tokenizer.token_byte_lengths(), CONFIG)
-    assert found.document_tokens.tolist() == found.document_bytes.tolist()
-    assert found.bits_per_byte == pytest.approx(found.text_nats.sum() / math.log(2) / shards.n_bytes)
-    lm = LanguageModel(model, tokenizer)
-    total = sum(math.exp(ByteModel(lm).log_prob(bytes([byte]))) for byte in range(0x80))
-    assert 0 < total < 1
-    tokenizer.save(tmp_path / "bytes")
-    assert load_pretrained(tmp_path / "bytes").tokenizer.sha256 == tokenizer.sha256

@@ -4,11 +4,10 @@ import random
 
 import numpy as np
 import pytest
-import regex as engine
 from hypothesis import strategies as st
 
 from tests import texts
-from tests.conftest import CLASSES, plane_of_scalars
+from tests.conftest import plane_of_scalars
 from tests.parity.peers import hf_split
 from tests.properties import examples, quick_first
 from tokenizer import Tokenizer, UserError, _native, patterns
@@ -49,7 +48,7 @@ def test_portable_regexes_cut_where_hf_cuts(regex):
         assert hf_split(text, regex) == _native.split(text, regex)
 
 
-@examples(80, 600, name=st.sampled_from(PATTERNS), text=st.text(max_size=60))
+@examples(80, 250, name=st.sampled_from(PATTERNS), text=st.text(max_size=60))
 def test_scanners_cut_any_text_where_hf_cuts(name, text):
     assert patterns.split(text, name) == hf_split(text, patterns.resolve(name).regex)
 
@@ -72,12 +71,8 @@ def test_scanners_classify_every_character_like_hf(name, every_character):
 
 
 @pytest.mark.slow
-def test_other_planes_hold_no_member_of_a_class():
+def test_other_planes_are_cut_where_hf_cuts():
     other_planes = "".join(chr(code) for plane in (*range(4, 14), 15, 16) for code in plane_of_scalars(plane))
-    for class_ in CLASSES:
-        split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(class_), "isolated")
-        assert len(split.pre_tokenize_str(other_planes)) == 1
-        assert engine.search(class_, other_planes) is None
     assert patterns.split(other_planes, "o200k") == hf_split(other_planes, patterns.resolve("o200k").regex)
 
 

@@ -4,17 +4,15 @@ How they were recorded: see `tests.parity.released`. What the released trainer d
 merges: it applies them to the text of stage 2 one by one, and leaves out those whose pair is not there.
 """
 
-import io
 import json
 from collections import Counter
-from itertools import islice, pairwise
+from itertools import islice
 
 import pytest
 
 from superbpe import PHASE1, PRESETS, train_superbpe
 from tests.parity import released
 from tokenizer import Batch, count_pretokens, patterns, train_bpe
-from tokenizer.reference import as_bytes, replace_pair
 
 RULES = {recipe: PRESETS[recipe] for recipe in released.REGEXES}
 
@@ -68,34 +66,3 @@ def test_the_cases_cover_their_rules(trained):
     assert not any(":Ġ" in token for token in tokens)
     assert any(":" in token[:-1] for token in tokens)
     assert any(token.endswith("Ċ") for token in tokens)
-
-
-def _replayed(text, regex, merges):
-    """The inherited merges that the released trainer keeps, by doing as it does.
-
-    A pair is noted when its newer part is made (or at the beginning), if it is still somewhere at the end of that
-    step. A merge is left out if its pair was never noted; that the pair has vanished since does not matter.
-    """
-    lines = io.StringIO(text, newline="\n")
-    words = {tuple(as_bytes(piece)) for line in lines for piece in patterns.split(line, regex)}
-    noted = {pair for word in words for pair in pairwise(word)}
-    kept = []
-    for pair in merges:
-        if pair in noted:
-            kept.append(pair)
-            words = {replace_pair(word, pair) for word in words}
-            noted |= {pair for word in words for pair in pairwise(word)}
-    return kept
-
-
-def test_inherited_merges_are_left_out_only_without_their_pair(trained):
-    left_out = 0
-    for case, row, phase1, lines, _ in trained:
-        inherited = lines[: case.kept]
-        if _matches(inherited, row["inherited"]) and case.kept % 5:
-            continue  # the replay is slow: of the cases where nothing is left out, a part will do
-        fence = patterns.resolve(RULES[case.recipe].fence).regex
-        replayed = released.lines(_replayed(case.text, fence, phase1.merges[: case.kept]))
-        assert _matches(replayed, row["inherited"]), case
-        left_out += replayed != inherited
-    assert left_out > len(trained) // 10

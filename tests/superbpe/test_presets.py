@@ -89,14 +89,6 @@ def test_merges_worked_out_by_hand(preset, documents, words, changes, expected):
     assert learned(preset, documents, *words, **changes) == expected
 
 
-def test_uw_phase1_merges_cross_old_pretokens():
-    # The pattern gpt2 would cut before the last of two spaces; the merge of the two applies first.
-    phase1 = Tokenizer.from_ranks([(ALPHABET.index(b" "), ALPHABET.index(b" "))], pattern=patterns.resolve("gpt2"))
-    rules = replace(PRESETS["uw-paper"], fence="none")
-    tokenizer = train_superbpe(phase1, batches(["a  b"]), vocab_size=258, transition=257, rules=rules)
-    assert tokenizer.merges[1:] == [(b"a", b"  ")]
-
-
 def test_runs_count_what_one_merge_joins():
     documents = [" ha ha ha", " x y", " x y"]
     words = [" ha", " x", " y"]
@@ -123,19 +115,6 @@ def test_boundless_superwords_compete_with_phase_1():
     assert boundless(6, transition="auto") == boundless(6)
     by_setting = train_superbpe(phase1, batches(documents), vocab_size=262, transition="auto", rules="runs")
     assert by_setting.merges == [*merges[:5], superword]
-
-
-def test_long_spans_are_cut_every_ten_tokens():
-    letters = "abcdefghijklmnopqrstu"
-    joined = {left + right for left, right in learned("spans", [letters] * 2, sample=1.0)}
-    assert {"abcdefghij", "klmnopqrst"} <= joined  # and "u" is alone
-    assert max(map(len, joined)) == 10
-    assert letters[:20] in {left + right for left, right in learned("spans", [letters[:20]] * 2, sample=1.0)}
-
-
-def test_without_a_fence_superwords_cross_everything():
-    merges = learned("none", ["a.\n1 "] * 2)
-    assert merges[-1][0] + merges[-1][1] == "a.\n1 "
 
 
 def test_sentence_superwords_stay_inside_a_sentence():

@@ -11,26 +11,11 @@ from tokenizer import UserError, patterns
 
 
 def test_presets_are_the_published_rules():
-    uw = PRESETS["uw-2025"]
-    assert (uw.unit, uw.phase1_fence, uw.max_words, uw.forbid, uw.min_count) == ("line", "lifted", 4, (": ",), 1)
-    assert patterns.resolve(uw.fence).regex == r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
-    assert (uw.max_bytes, uw.span_trigger, uw.truncate_quantile, uw.sample) == (None, None, None, 1.0)
-    assert replace(uw, fence="uw-paper-fence") == PRESETS["uw-paper"]
-    runs = PRESETS["runs"]
-    assert (runs.unit, runs.fence, runs.phase1_fence, runs.atoms) == ("document", "none", "kept", "pretokens")
-    assert (runs.eligible, runs.counting, runs.tie_break) == (r"\p{L}", "non-overlapping", "lexicographic-smallest")
-    assert replace(runs, interleave=True) == PRESETS["boundless"]
-    assert PRESETS["none"] == Rules()
-    assert replace(PRESETS["sentence"], fence="none") == Rules()
-    assert replace(PRESETS["phrases"], fence="none") == Rules()
-    # llama.cpp, src/llama-vocab.cpp, type exaone-moe: the regex of K-EXAONE's tokenizer.json.
-    assert patterns.resolve(PRESETS["phrases"].fence).regex == (
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}"
-        r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
-    )
     spans = PRESETS["spans"]
     assert (spans.unit, spans.phase1_fence, spans.span_trigger, spans.span_cap) == ("document", "lifted", 20, 10)
     assert (spans.truncate_quantile, spans.sample, spans.max_words, spans.forbid) == (0.99, 0.25, None, ())
+    assert replace(PRESETS["uw-2025"], fence="uw-paper-fence") == PRESETS["uw-paper"]
+    assert PRESETS["none"] == replace(PRESETS["sentence"], fence="none") == replace(PRESETS["phrases"], fence="none")
 
 
 def test_every_preset_has_a_phase_1_and_passes_its_own_checks():

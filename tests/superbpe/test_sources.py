@@ -99,15 +99,6 @@ def test_a_sample_of_documents_is_chosen_by_their_text(name, phase1, english, ot
     assert train(phase1, batches(documents), replace(rules, sample_salt="y")).sha256 != by_hand.sha256
 
 
-def test_samples_and_the_split_are_independent(tmp_path, phase1):
-    """The held-out split, the sample of the corpus and that of phase 2 use different hashes: their shares multiply."""
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(f"{i} and so on and so on" for i in range(4000)))
-    corpus = Corpus(CorpusConfig(paths=[str(path)], separator="\\n", heldout_fraction=0.3, sample=0.5))
-    tokenizer = train(phase1, corpus.batches, replace(RULES["uw-2025"], sample=0.5))
-    assert tokenizer.provenance["phase2"]["corpus_documents"] == pytest.approx(4000 * 0.7 * 0.5 * 0.5, rel=0.1)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

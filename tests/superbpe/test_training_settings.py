@@ -73,16 +73,6 @@ def test_without_a_threshold_between_two_more_memory_is_used(larger, monkeypatch
     assert tried == [1, 4, 1, 2, 1, 1]
 
 
-def test_caps_and_vetoes_hold(larger):
-    tokenizer = trained(larger, Rules(max_words=3, max_bytes=12, forbid=(": ", "of t")))
-    made = [tokenizer.vocab[i] for i in tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2]]
-    assert max(len([word for word in token.split(b" ") if word]) for token in made) == 3
-    assert max(map(len, made)) == 12
-    assert not any(b": " in token or b"of t" in token for token in made)
-    unruled = trained(larger, Rules())
-    assert any(b": " in token or b"of t" in token or len(token) > 12 for token in unruled.vocab)
-
-
 def test_smaller_vocabularies_have_the_first_merges_and_rules_change_them(larger):
     documents, phase1 = larger
     small = train_superbpe(phase1, batches(documents), vocab_size=1000, transition=800, rules=RULES["uw-2025"])

@@ -26,7 +26,7 @@ def test_ids_equal_the_reference(name, trained, disputed):
 
 @examples(
     80,
-    500,
+    250,
     tokenizer=st.randoms(use_true_random=False).map(arbitrary),
     text=st.text(alphabet="aab  .1\néè", max_size=40),
 )

@@ -100,21 +100,6 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_marked_and_measured() {
-        let lengths = [1, 2, 5, 0];
-        let found = stream(&[&[0, 1], &[], &[2, 2]], &lengths, 3).unwrap();
-        let expected =
-            TokenStream { ids: vec![3, 0, 1, 3, 3, 2, 2], ends: vec![3, 4, 7], spelled: vec![3, 0, 10], marked: None };
-        assert_eq!(found, expected);
-        let found = stream(&[&[1], &[3], &[3]], &lengths, 3).unwrap();
-        assert_eq!((found.ids, found.spelled, found.marked), (vec![3, 1, 3, 3, 3, 3], vec![2, 0, 0], Some(1)));
-        let found = stream(&[&[0, 1, 2, 3, 4]], &[254, 255, 256, 70_000, 0], 4).unwrap();
-        assert_eq!(found.spelled, [254 + 255 + 256 + 70_000]);
-        assert!(stream(&[&[4]], &lengths, 3).unwrap_err().contains("the id 4 has no length"));
-        assert!(stream(&[], &lengths, 3).unwrap().ids.is_empty());
-    }
-
-    #[test]
     fn long_documents_are_measured_whole() {
         let text = [vec![1; 3 * PART], vec![3], vec![0; 5]].concat();
         let found = stream(&[&text], &[1, 2, 5, 0], 3).unwrap();

@@ -156,61 +156,13 @@ fn windows_cut_like_scalar_scanners() {
 /// Difficult cases at every position of a window and across its end, in every kind of text.
 #[test]
 fn windows_cut_like_scalar_scanners_at_every_offset() {
+    #[rustfmt::skip]
     let hard = [
-        "'s",
-        "'ll",
-        "'LL's",
-        "'t't't",
-        "'ſa",
-        "’s",
-        "'",
-        "''",
-        " 's",
-        "\n",
-        "\r\n",
-        "\n\n",
-        " \n",
-        "\n ",
-        "\n \n",
-        "  \n  a",
-        "!\n",
-        "!\n\n ",
-        "!\n \n ",
-        "!\n/",
-        "/\n/\n/",
-        "!\r\n/!",
-        " ",
-        "  ",
-        "          ",
-        "\t",
-        "\t\t ",
-        "\u{a0}",
-        " \u{2028} ",
-        "1",
-        "12",
-        "1234",
-        "1234567890123",
-        "1,234",
-        "1.5%",
-        "1e-5",
-        "12\u{fe0f}\u{20e3}",
-        " 1\u{20e3}",
-        "#\u{20e3}",
-        "٣",
-        "½",
-        "é",
-        "É",
-        "中",
-        "🦊",
-        "aB",
-        "ABa",
-        "\u{301}",
-        "!",
-        "!!",
-        " !",
-        "?!a",
-        "\t!",
-        "\0",
+        "'s", "'ll", "'LL's", "'t't't", "'ſa", "’s", "'", "''", " 's", "\n", "\r\n", "\n\n", " \n", "\n ", "\n \n",
+        "  \n  a", "!\n", "!\n\n ", "!\n \n ", "!\n/", "/\n/\n/", "!\r\n/!", " ", "  ", "          ", "\t", "\t\t ",
+        "\u{a0}", " \u{2028} ", "1", "12", "1234", "1234567890123", "1,234", "1.5%", "1e-5", "12\u{fe0f}\u{20e3}",
+        " 1\u{20e3}", "#\u{20e3}", "٣", "½", "é", "É", "中", "🦊", "aB", "ABa", "\u{301}", "!", "!!", " !", "?!a",
+        "\t!", "\0",
     ];
     for (name, _, kind) in NAMED {
         for hard in hard {
@@ -230,23 +182,12 @@ fn windows_cut_like_scalar_scanners_at_every_offset() {
 #[test]
 fn long_runs_are_cut_in_linear_time() {
     for (_, _, kind) in NAMED {
-        for unit in [
-            "a",
-            " ",
-            "\n",
-            "1",
-            "!",
-            "'",
-            "'s",
-            "٣",
-            "½1",
-            "🦊",
-            "\u{200d}",
-            "🏴\u{e0067}",
-            " \n",
-            "\u{301}",
+        #[rustfmt::skip]
+        let units = [
+            "a", " ", "\n", "1", "!", "'", "'s", "٣", "½1", "🦊", "\u{200d}", "🏴\u{e0067}", " \n", "\u{301}",
             "1,234,",
-        ] {
+        ];
+        for unit in units {
             let text = unit.repeat(400_000);
             let started = std::time::Instant::now();
             cut(&Scanner::Named(*kind), text.as_bytes());

@@ -8,7 +8,6 @@ import pytest
 
 from experiments import progress
 from experiments.benchmarks import encode, harness, lm, train
-from lm.data.stream import DocumentStream
 from superbpe import train_superbpe
 from tokenizer import count_pretokens, train_bpe
 
@@ -92,18 +91,3 @@ def test_both_models_take_the_same_steps(capsys):
     assert lm.main(TOY) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert all(words in out for words in ("llama ", "fp32", "2 rows of 1", "plain forward"))
-
-
-@pytest.mark.slow
-def test_each_case_has_a_table_without_transformers(capsys, monkeypatch):
-    shards = lm.SyntheticShards(300, 5000, 40)
-    shards._check()
-    assert shards.tokens(0, 5000).max() == shards.eos_id == 299
-    assert all(shards.spelled_bytes(i) == shards.document_token_bytes(i).sum() for i in range(shards.n_documents))
-    assert len(DocumentStream(shards, seed=0).read(0, 12_000)) == 12_000
-    monkeypatch.setattr(lm, "HAS_LLAMA", False)
-    assert lm.main([*TOY, "--precision", "bf16"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert out.count("+ 300 tokens") == out.count("evaluation ") == out.count("plain forward ") == 1
-    assert "bf16" in out
-    assert "llama" not in out

@@ -104,12 +104,11 @@ def test_train_and_encode(tmp_path, mistake, monkeypatch, capsys, options, phase
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("names", "least"), [(["train"], 20), ([], 50)])
-def test_after_a_kill_at_any_change_of_a_file_the_same_command_finishes(tmp_path, names, least):
-    command = [sys.executable, "-m", "tests.experiments.commands.killed", tmp_path, *names]
+def test_after_a_kill_at_any_change_of_a_file_the_same_command_finishes(tmp_path):
+    command = [sys.executable, "-m", "tests.experiments.commands.killed", tmp_path]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
     assert ran.returncode == 0, ran.stderr
-    assert int(ran.stdout.split()[-1]) > least
+    assert int(ran.stdout.split()[-1]) > 50
 
 
 @pytest.mark.parametrize(
@@ -121,14 +120,10 @@ def test_after_a_kill_at_any_change_of_a_file_the_same_command_finishes(tmp_path
         (["--superbpe", "boundless", "--transition", "0.5"], "these rules find the transition themselves"),
         (["--pattern", "gtp2"], "did you mean 'gpt2'"),
         (["--rule", "max_words=2"], "--rule max_words=2 needs phase 2; add --superbpe PRESET"),
-        (["--superbpe", "digits", "--rule", "max_words"], "--rule max_words is not KEY=VALUE"),
         (["--superbpe", "digits", "--rule", "max_wrds=2"], "unknown rule 'max_wrds' (did you mean 'max_words'?)"),
-        (["--superbpe", "digits", "--rule", "max_words=many"], "max_words='many' must be a whole number"),
         (["--superbpe", "digits", "--rule", "min_count=0"], "min_count=0 must be at least 1"),
         (["--superbpe", "digits", "--rule", "max_words=-3"], "max_words=-3 must be at least 1"),
         (["--superbpe", "digits", "--rule", "fence=(("], "fence='((': the pattern"),
-        (["--superbpe", "digits", "--rule", 'forbid=["a"'], "is not a JSON array of strings"),
-        (["--superbpe", "digits", "--rule", "max_words=2", "--rule", "max_words=3"], "max_words is given twice"),
         (["--threads", "0"], "'0' is not a whole number from 1 to 1024"),
         (["--special", "a"], "special token 'a'"),
         (["--forbid", "x", "a(?=b)"], 'the regex "a(?=b)" of forbid does not compile'),

@@ -99,11 +99,10 @@ def test_help_on_a_full_disk_and_for_a_reader_that_has_ended(words, unbuffered, 
         assert ran.stderr.strip().count("\n") == 0
 
 
-@pytest.mark.parametrize("redirected", ["| true", "2>&1 | true"])
 @pytest.mark.slow
-def test_a_run_whose_reader_has_ended_is_interrupted(redirected, tiny, tmp_path, script):
+def test_a_run_whose_reader_has_ended_is_interrupted(tiny, tmp_path, script):
     words = [sys.executable, str(script), "pipeline", "--until", "count", *tiny]
-    ran = subprocess.run(["bash", "-c", f"{shlex.join(words)} {redirected}; exit ${{PIPESTATUS[0]}}"], cwd=tmp_path)
+    ran = subprocess.run(["bash", "-c", f"{shlex.join(words)} 2>&1 | true; exit ${{PIPESTATUS[0]}}"], cwd=tmp_path)
     assert ran.returncode == 141
     assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
 

@@ -1,7 +1,6 @@
 """Sweeps through the entry point of the command line, and their tables."""
 
 import json
-import signal
 import subprocess
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from experiments.cli import main
 from experiments.cli.sweep import share_out, summarize
 from experiments.results import ArmRecord, ComparisonRecord
 from experiments.store.records import Record
-from tests.experiments.outputs import command, wait_until
+from tests.experiments.outputs import command
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 
@@ -127,20 +126,6 @@ def test_launchers_that_start_processes(tiny, tmp_path, launcher):
     assert "1 of 4 cells failed" in ran.stderr
     threads = {text for cell in table["cells"] for text in cell["overrides"] if text.startswith("runner.threads=")}
     assert len(threads) == (launcher == "joblib")  # whose cells share this machine's cores
-
-
-@pytest.mark.slow
-def test_a_signal_in_training_leaves_a_checkpoint_and_prints_how_to_resume(tiny, tmp_path):
-    words = command("train-lm", [*tiny, "arms=[bpe]", "budget.train_bytes=8000000"])
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    metrics = tmp_path / "outputs" / "metrics.jsonl"
-    wait_until(lambda: metrics.exists() and '"lm/bpe ' in metrics.read_text())
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130
-    assert "interrupted: the same command continues" in err
-    assert len(list((tmp_path / "artifacts").glob(".lm-*.partial/checkpoint.safetensors"))) == 1
-    assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
 
 
 @pytest.mark.slow

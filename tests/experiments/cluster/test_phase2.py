@@ -1,6 +1,5 @@
 """Phase 2 over the parts of a corpus equals phase 2 in one process."""
 
-import random
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +83,7 @@ def test_weights_and_samples_in_parts(text, tmp_path):
 
 @examples(
     quick=2,
-    full=12,
+    full=6,
     documents=CORPORA,
     rules=SMALL_RULES,
     n_parts=st.sampled_from([1, 2, 3, 9]),
@@ -123,15 +122,3 @@ def test_a_source_without_text_is_named(text, tmp_path):
     sources = ClusterSources(cluster_of(FakeRay()), parts, "text", tmp_path)
     with pytest.raises(UserError, match="code is empty, and superwords cannot be trained without text"):
         train(text, sources, Rules())
-
-
-def test_results_take_less_space_on_disk_than_the_text(text, tmp_path):
-    """Without a threshold, all of the text is in fragments, and random words do not compress."""
-    rng = random.Random(0)
-    letters = "abcdefghijklmnopqrstuvwxyz" + " " * 6
-    documents = ["".join(rng.choices(letters, k=2000)) for _ in range(200)]
-    train(text, in_parts([Source(documents)], 2, tmp_path), Rules(), threshold=1, vocab_size=460)
-    for kind in ("seams", "fragments"):
-        sizes = [path.stat().st_size for path in tmp_path.glob(f"{kind}-0*.data")]
-        assert len(sizes) == 2
-        assert 10_000 < sum(sizes) < 2 * 400_000, sizes

@@ -16,17 +16,17 @@ from experiments.cli import main
 from experiments.cli.compose import load
 from experiments.config import part
 from experiments.fertility import choice, search
-from experiments.fertility.choosing import Candidate, Contender, cost_curve, finalists, margin, price
+from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin
 from experiments.fertility.grid import Cell, grid
 from experiments.fertility.losses import Loss
 from experiments.fertility.measures import Measure, deployment
 from experiments.fertility.splitting import divide, held_out_sources
-from experiments.fertility.tallies import Documents, Tally
-from lm.evaluate.deployment import Deployment, serving_cost
+from experiments.fertility.tallies import Documents
+from lm.evaluate.deployment import serving_cost
 from superbpe import train_superbpe
 from tests import other_tokenizers, texts
 from tests.properties import quick_first
-from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
+from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
 from tokenizer.files import digest
@@ -246,40 +246,6 @@ def test_prices_are_those_of_the_deployment(report):
             deployment([mistake])
 
 
-@pytest.mark.slow
-def test_tokenizers_of_one_recipe_are_not_recommended_over_another():
-    """Ten halves of the same documents: the differences are those of the training samples alone."""
-    every = [part for text in texts.prose() for part in text.split("\n\n")]
-    rng = np.random.default_rng(0)
-    rng.shuffle(every)
-    held, train = every[: len(every) // 5], every[len(every) // 5 :]
-
-    def candidate(documents):
-        counted = Tally(train_bpe(count_pretokens(documents, "o200k"), 2000), len(held))
-        counted.add(Batch.from_texts(held), 0)
-        return counted
-
-    halves = [[train[i] for i in rng.permutation(len(train))[: len(train) // 2]] for _ in range(10)]
-    candidates = {f"half{i}": candidate(half) for i, half in enumerate(halves)}
-    n_bytes = np.array([len(text.encode()) for text in held])
-    documents = Documents(n_bytes, n_bytes, [], np.arange(len(held), dtype=np.uint64))
-    totals = [candidate(train[i::4]).tokens.sum() / n_bytes.sum() for i in range(4)]
-    least = margin([math.log(cost_curve(Deployment(), 2000)(total)) for total in totals])
-
-    def chosen(every, reference, existing=()):
-        contenders = {name: Contender(tally, "bpe") for name, tally in every.items()}
-        priced = price(contenders, dict.fromkeys(every, reference), documents, Deployment())
-        return list(finalists(priced, least, existing, reference=reference))
-
-    for name in candidates:
-        assert chosen(candidates, name) == [name]
-    candidates["better"] = candidate(train[::2])
-    candidates["better"].tokens = candidates["half0"].tokens * 8 // 10
-    assert chosen(candidates, "half0", ["half3"]) == ["half0", "better", "half3"]
-    candidates["better"].changed[0] = True
-    assert chosen(candidates, "half0") == ["half0"]
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -313,7 +279,8 @@ def test_ctrl_c_keeps_what_is_trained(text, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_no_slow_package_is_needed(text, tmp_path):
-    words = ["choose", str(text), "--out", str(tmp_path), "--heldout", "0.4", *GRID[:-1]]
+    words = ["choose", str(text), "--out", str(tmp_path), "--quick", "--sizes", "300", "--patterns", "gpt2"]
+    words += ["--presets", "--heldout", "0.4"]
     code = (
         f"import sys; from experiments.cli.main import run; assert run({words}) == 0;"
         "sys.exit(', '.join({'torch', 'hydra', 'omegaconf', 'wandb', 'pyarrow'} & sys.modules.keys()) or 0)"

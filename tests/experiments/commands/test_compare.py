@@ -80,20 +80,6 @@ def test_seeds_of_several_runs_are_combined(sweep, tiny_module, tmp_path):
 
 
 @pytest.mark.slow
-def test_settings_and_budgets_of_arms_are_in_their_labels(sweep, tiny_module, tmp_path):
-    own = ["superbpe.transition=0.75", "arms.superbpe.superbpe.transition=0.8", f"hydra.run.dir={tmp_path / 'own'}"]
-    assert run("evaluate", [*tiny_module, *own]) == 0
-    result, _ = combine(finished([sweep, tmp_path / "own"])[0])
-    assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9", "SuperBPE t=0.8"]
-    flops = ["superbpe.transition=0.7", "budget.mode=equal_flops", f"hydra.run.dir={tmp_path / 'flops'}"]
-    assert run("evaluate", [*tiny_module, *flops]) == 0
-    result, _ = combine(finished([sweep / "0", tmp_path / "flops"])[0])
-    assert result.labels == [
-        f"{arm} budget.mode={mode}" for arm in ("BPE", "SuperBPE") for mode in ("equal_bytes", "equal_flops")
-    ]
-
-
-@pytest.mark.slow
 def test_runs_with_the_same_held_out_documents_are_compared(sweep, tiny_module, corpus, tmp_path):
     """The corpora differ, and the WordPiece arm decodes to other text."""
     batches = Corpus(CorpusConfig(paths=[str(corpus)], heldout_fraction=0.1)).batches("heldout")

@@ -126,17 +126,6 @@ def test_rules_and_special_tokens_are_added(small, text, corpus, tmp_path):
     assert large == train_superbpe(start, corpus.batches, vocab_size=460, rules=rules, keep_ids=True)
 
 
-def test_imported_tokenizers_keep_their_ids_beneath_superwords(small, text, tmp_path):
-    assert main.run(["export", str(tmp_path / "small"), str(tmp_path / "start.tiktoken"), "--to", "tiktoken"]) == 0
-    start = Tokenizer.from_file(tmp_path / "start.tiktoken")
-    options = ["--vocab-size", 450, "--superbpe", "uw-2025", "--to", tmp_path / "large"]
-    assert extend(tmp_path / "start.tiktoken", text, *options) == 0
-    large = Tokenizer.load(tmp_path / "large")
-    assert large.vocab[: start.vocab_size] == start.vocab
-    assert large.special_tokens == start.special_tokens
-    assert (large.vocab_size, large.fence is None) == (450, False)
-
-
 def test_superwords_are_replaced_by_a_new_phase_2_and_the_dropped_ones_are_reported(
     small, text, tmp_path, mistake, capsys
 ):

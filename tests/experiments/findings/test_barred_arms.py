@@ -1,7 +1,5 @@
 """Arms that change text or learned nothing are shown, and take part in no verdict, table, record or sweep."""
 
-import itertools
-
 import pytest
 
 from experiments.config import BudgetConfig
@@ -67,27 +65,3 @@ def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld():
     assert verdict(result) == f"No verdict about the tokenizers: {_LOWER}."
     assert detail(result).startswith("bpe against lower")
     assert [arm.withheld for arm in record(result).arms] == [_LOWER, _LOWER]
-
-
-def test_a_model_that_learned_nothing_decides_nothing():
-    result = Findings.of(
-        [measured_arm("bytes", 0.0, scale=12_000.0), measured_arm("bpe", 0.0, scale=10_000.0)], BudgetConfig()
-    )
-    assert result.winner is None
-    assert verdict(result).startswith("No verdict about the tokenizers: a model of bytes needs 17,")
-    assert "a model of bpe needs 14," in verdict(result)
-
-
-def test_documents_that_few_tokenizers_change_are_left_out_for_all():
-    result = Findings.of(
-        [measured_arm("bpe", 0.0), measured_arm("nfc", 0.0), measured_arm("sure", -0.1)], BudgetConfig()
-    )
-    assert (result.documents, result.left_out) == (None, "")
-    arms = [measured_arm("bpe", 0.0), measured_arm("nfc", 0.0, changed=1), measured_arm("sure", -0.1)]
-    for each in itertools.chain.from_iterable(arm.evaluations for arm in arms):
-        each.document_bytes[0] = 900  # below 1 % of the bytes
-    result = Findings.of(arms, BudgetConfig())
-    assert result.winner is result.arms[2]
-    assert {each.scores.n_documents for each in result.arms} == {N_DOCUMENTS - 1}
-    assert {each.n_documents for each in result.comparisons.values()} == {N_DOCUMENTS - 1}
-    assert "1 of 98 held-out documents (0.92 % of the bytes) are left out for all tokenizers" in detail(result)

@@ -2,24 +2,17 @@
 
 import dataclasses
 import json
-import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from experiments.arms import resolve_arms
-from experiments.cli import main
 from experiments.cli.compose import load
 from experiments.findings.further import luck_of
 from experiments.results import Luck
 from experiments.stages import luck
-from lm.evaluate.bigram import bigram_bits
-from lm.evaluate.bits_per_byte import SOURCE, Grouping
-from lm.evaluate.comparison import NOTHING_FURTHER, Decision, compare_all
 from lm.evaluate.significance import Ratio
-from tests.experiments.outputs import manifests, report, run_until
-from tests.lm.evaluate.evaluations import made_up
 from tests.texts import prose
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
@@ -153,76 +146,3 @@ def test_intervals_with_luck_contain_the_truth():
     assert 0.945 < np.mean((low <= 0) & (high >= 0)) < 0.98
     low, high = measured.interval(0.95)
     assert np.mean((low <= 0) & (high >= 0)) < 0.9
-
-
-@pytest.mark.slow
-def test_a_run_with_three_seeds_measures_it_and_reuses_it(tiny, tmp_path, capsys):
-    words = [*tiny, "lm.n_seeds=3"]
-    assert run_until("report", words) == 0
-    (said,) = set(re.findall(r"from the text of the tokenizers [0-9.]+", capsys.readouterr().out))
-    found = manifests(tmp_path, "luck")
-    assert [np.shape(each["contents"]["bits_per_byte"]) for each in found] == [(5, 2, 1)] * 2
-    assert said in report(tmp_path)["verdict"]["detail"]
-    assert main.run(["compare", str(tmp_path / "outputs"), "--out", str(tmp_path / "compared")]) == 0
-    assert said in capsys.readouterr().out
-    assert run_until("report", words) == 0
-    assert manifests(tmp_path, "luck") == found
-    assert run_until("report", [*words, "eval.tokenizer_luck=false"]) == 0
-    without = capsys.readouterr().out
-    assert "about these vocabularies, without the luck of their training text: BPE and SuperBPE" in without
-
-
-def _measured(arm, corpus, heldout, n_bytes):
-    """The luck of an arm's text, measured as in a run."""
-    halves = luck.divide(corpus)
-    tokenizers = [luck._trained(arm, halves.half(number), 1) for number in range(2 * luck.SPLITS)]
-    losses = [float(bigram_bits(each, halves.texts, heldout, threads=1).sum() / n_bytes) for each in tokenizers]
-    return made(str(corpus.files), [[[losses[i]], [losses[i + 1]]] for i in range(0, len(losses), 2)])
-
-
-@pytest.mark.slow
-def test_tokenizers_of_one_recipe_and_two_halves_seldom_win_and_handicaps_are_found(tmp_path):
-    """50 A/A experiments on parts of Python's documentation, each of which is a source.
-
-    The model is a bigram model, whose loss varies by 0.05 % between seeds.
-    """
-    (arm,) = _arms("bpe.vocab_size=500", "arms=bpe")
-    whole = "\n".join(prose())[:240_000]
-    parts_of_text = [
-        (str(at), [whole[at : at + 2000], whole[at + 2000 : at + 4000]]) for at in range(0, len(whole), 4000)
-    ]
-    winners = {True: 0, False: 0}
-    found = dict.fromkeys((5.0, 10.0, 20.0), 0)
-    contained = dict(found)
-    for experiment in range(50):
-        rng = np.random.default_rng([experiment])
-        order = rng.permutation(len(parts_of_text))
-        heldout = [(source, text) for i in order[:20] for source, texts in [parts_of_text[i]] for text in texts]
-        sizes = np.array([len(text.encode()) for _, text in heldout])
-        names = tuple(dict.fromkeys(source for source, _ in heldout))
-        groups = {SOURCE: Grouping(names, np.array([names.index(source) for source, _ in heldout], np.int32))}
-        texts, sides = [text for _, text in heldout], []
-        for place, side in enumerate((order[20::2], order[21::2])):
-            rows = [(source, text) for i in side for source, parts in [parts_of_text[i]] for text in parts]
-            sides.append(written(tmp_path, rows, f"{place}.jsonl"))
-        trained = [[text for _, _, text in luck._documents(side)] for side in sides]
-        tokenizers = [luck._trained(arm, [luck.Source(part)], 1) for part in trained]
-        nats = [np.log(2) * bigram_bits(each, trained[0] + trained[1], texts, threads=1) for each in tokenizers]
-        further = luck_of([_measured(arm, side, texts, sizes.sum()) for side in sides], {})
-
-        def runs(handicap, losses=nats, sizes=sizes, groups=groups, rng=rng):
-            scale = 1 + 0.0005 * rng.standard_normal((2, 3)) + [[0], [handicap / 100]]
-            return [
-                [made_up(loss * each, sizes, groups) for each in row] for loss, row in zip(losses, scale, strict=True)
-            ]
-
-        for use in winners:
-            verdict = compare_all(runs(0), further=further if use else NOTHING_FURTHER)[0, 1].verdict
-            winners[use] += verdict in (Decision.BETTER, Decision.WORSE)
-        for handicap in found:
-            compared = compare_all(runs(handicap), further=further)[0, 1]
-            found[handicap] += compared.verdict is Decision.WORSE
-            contained[handicap] += compared.interval[0] <= handicap <= compared.interval[1]
-    assert winners[True] <= 3 < winners[False]
-    assert min(found.values()) >= 49
-    assert min(contained.values()) >= 45

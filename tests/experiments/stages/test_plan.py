@@ -13,7 +13,6 @@ from experiments.stages.plan import Amounts
 from lm.data.sharding import write_shards
 from lm.data.shards import Shards
 from lm.evaluate.deployment import Deployment, training_flops
-from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import run_until as run
 from tests.lm import tiny as tiny_lm
 from tests.lm.train.runs import CONFIG, MODEL
@@ -128,17 +127,6 @@ def test_the_amounts_of_a_step_are_those_of_a_training_run(tmp_path, context_tok
         assert getattr(amounts, name) == pytest.approx(getattr(summary, name) / summary.steps, rel=0.02), name
     deployed = training_flops(Deployment(), vocab_size=shards.vocab_size, tokens=amounts.tokens, n_bytes=amounts.bytes)
     assert amounts.deployed_flops == deployed
-
-
-@pytest.mark.slow
-def test_runs_of_equal_bytes_read_the_same_bytes(tiny, tmp_path):
-    words = [word for word in tiny if not word.startswith("budget.tolerance")]
-    run_stages("train_lm", [*words, "arms=[bpe,superbpe,bytes]", "lm.train.seed=5"], tmp_path)
-    summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
-    nominal = summaries[0]["steps"] * summaries[0]["run"]["train"]["bytes_per_step"]
-    assert len(summaries) == 3
-    for summary in summaries:  # each row is rounded to a token
-        assert summary["bytes"] == pytest.approx(nominal, rel=0.01)
 
 
 @pytest.mark.slow

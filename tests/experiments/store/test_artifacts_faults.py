@@ -1,7 +1,6 @@
 """The store of artifacts under kills, full disks and damaged files."""
 
 import json
-import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from experiments.store.artifacts import MANIFEST, Store
 from tests.experiments.store.demo import Demo, make
 from tests.flipping import flips
-from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 from tokenizer.files import read_sealed, write_sealed
 
@@ -98,26 +96,6 @@ def test_a_removed_artifact_does_not_come_back(tmp_path, monkeypatch):
         patch.setattr("shutil.rmtree", lambda *_, **__: None)  # killed after the rename
         store.remove(name)
     assert store.find(name, Demo) is None
-    assert make(store, "demo", config={}, inputs={}, build=_build).fresh
-
-
-def _write_often(path, letter):
-    for _ in range(100):
-        write_whole(path, letter * 100_000)
-
-
-@pytest.mark.slow
-def test_two_writers_of_a_file_do_not_mix(tmp_path):
-    path = tmp_path / "x"
-    write_whole(path, "a" * 100_000)
-    seen = set()
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        writing = pool.starmap_async(_write_often, [(path, "a"), (path, "b")])
-        while not writing.ready():
-            seen.add(path.read_text())
-        writing.get()
-    assert seen <= {"a" * 100_000, "b" * 100_000}
-    assert [file.name for file in tmp_path.iterdir()] == ["x"]
 
 
 @pytest.mark.parametrize("name", ["../../escaped", "device", "no seal"])

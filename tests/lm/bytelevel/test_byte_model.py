@@ -54,16 +54,6 @@ def log_mass(lm, data):
     return float(np.logaddexp.reduce([sequence_log_prob(lm, list(path)) for path in found]))
 
 
-def all_paths(tokenizer, data):
-    """Every token sequence that covers the string, canonical or not."""
-    for token in tokenizer.ordinary_ids().tolist():
-        text = tokenizer.vocab[token]
-        if text.startswith(data):
-            yield [token]
-        elif data.startswith(text):
-            yield from ([token, *rest] for rest in all_paths(tokenizer, data[len(text) :]))
-
-
 def test_sums_over_canonical_paths(lm):
     model = ByteModel(lm)
     several = 0
@@ -104,23 +94,6 @@ def test_a_document_has_the_product_over_its_tokens(lm):
         ids = lm.tokenizer.encode_ordinary(text)
         expected = sequence_log_prob(lm, [*ids, lm.eos_id])
         assert ByteModel(lm).log_prob(text, end=True) == pytest.approx(expected, abs=1e-5)
-
-
-def test_mass_of_other_tokenizations(lm, record_property):
-    """Canonical paths leave out exactly the probability of other sequences."""
-    canonical = total = 0.0
-    for data in (b"a", b"ab", b" a", b"sab"):
-        paths = flat(ByteModel(lm).paths.find(data))
-        every = {tuple(path) for path in all_paths(lm.tokenizer, data)}
-        assert paths <= every
-        mass = {path: math.exp(sequence_log_prob(lm, list(path))) for path in every}
-        assert math.exp(ByteModel(lm).log_prob(data)) == pytest.approx(sum(mass[c] for c in paths), rel=1e-4)
-        canonical += sum(mass[c] for c in paths)
-        total += sum(mass.values())
-    record_property("share of non-canonical tokenizations", 1 - canonical / total)
-    assert 0 <= 1 - canonical / total < 1
-    if lm.tokenizer.vocab_size == 257:
-        assert canonical == total
 
 
 def test_more_choices_than_the_model_has_positions(lm):
@@ -178,17 +151,6 @@ def test_healing_samples_paths_by_probability():
     config = SamplingConfig(temperature=0.0, max_new_tokens=2, max_new_bytes=None)
     [result] = generate(lm, ["a of"], config, [paths[2]])
     assert result.data.startswith(b" t")
-
-
-def test_cut_characters_have_probabilities():
-    lm = tiny.language_model(bpe("llama3", LETTERS))
-    model = ByteModel(lm)
-    whole = "é".encode()
-    first, second = (model.log_prob(whole[i : i + 1], b"a" + whole[:i]) for i in (0, 1))
-    assert model.log_prob("é", "a") == pytest.approx(first + second, abs=1e-5)
-    probabilities = model.next_byte(b"a" + whole[:1])
-    assert probabilities[0x80:0xC0].sum() == pytest.approx(probabilities.sum())
-    assert probabilities[END] == 0
 
 
 @pytest.fixture(scope="module", params=["NFC", pytest.param("NFD", marks=pytest.mark.slow)])

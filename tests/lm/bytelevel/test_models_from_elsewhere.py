@@ -3,7 +3,6 @@
 import copy
 import functools
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -125,22 +124,6 @@ def test_every_architecture(kind, shared):
     for (prompt, answers), scores in zip(requests, results[0], strict=False):
         expected = [log_mass(prompt + answer) - log_mass(prompt) for answer in answers]
         np.testing.assert_allclose(scores, expected, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_no_text_is_likelier_than_its_beginning(tmp_path):
-    _, ours = tokenizers(tmp_path, ["<think>", "</think>", "<thin"])
-    model = ByteModel(language_model("GPT2", tmp_path, ours, spread=0.2)[1])
-    for text in ("<think></think>a", "b <thin"):
-        data = text.encode()
-        scores = [model.log_prob(data[:n]) for n in range(len(data) + 1)]
-        assert np.diff(scores).max() < 1e-6
-        assert model.log_prob(data, end=True) < scores[-1]
-        nexts = [model.next_byte(data[:n]) for n in range(len(data))]
-        assert sum(math.log(p[byte]) for p, byte in zip(nexts, data, strict=True)) == pytest.approx(
-            scores[-1], abs=1e-5
-        )
-        assert all(p.sum() <= 1 + 1e-9 for p in nexts)
 
 
 def test_a_function_and_a_model_without_an_end(shared):

@@ -134,15 +134,6 @@ def test_bytes_that_no_normalized_text_has():
     assert composed.find(hangul)
 
 
-def test_white_space_has_several_beginnings():
-    """The token of the last space of a row is open until the next character comes."""
-    tokenizer = tiny.merged([(b" ", b" "), (b"  ", b" "), (b" ", b"a")], "llama3")
-    space, spaces, three, word = (tokenizer.vocab.index(token) for token in (b" ", b"  ", b"   ", b" a"))
-    paths = flat(TokenizationPaths(tokenizer).find(b"   "))
-    # The third space alone stands in front of a letter that it does not merge with.
-    assert paths == {(three,), (spaces, word), (spaces, space), (spaces, spaces), (spaces, three)}
-
-
 def test_the_text_before_a_long_run_matters():
     """Texts that end the same way: results for the first must not be reused for the second."""
     tokenizer = tiny.merged([(b"\n", b" "), (b" ", b" "), (b"a", b"b")], "llama3")

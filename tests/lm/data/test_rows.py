@@ -1,7 +1,6 @@
 """Rows of batches: equal text with every tokenizer, from all over a block, readable at any step."""
 
 import pickle
-import threading
 from concurrent.futures import Future
 
 import numpy as np
@@ -74,30 +73,6 @@ def test_rows_depend_on_the_seed_and_the_step_alone(shards):
     assert firsts[0] != firsts[1]
     in_order = make(shards, shuffle=False)
     assert in_order.spans(0)[:, 0].tolist() == sorted(in_order.spans(0)[:, 0].tolist())
-
-
-def test_the_next_block_is_found_in_the_background(shards, monkeypatch):
-    """While the second half of a block is read; its rows equal those that are found when they are needed."""
-    monkeypatch.setattr("lm.data.rows._BLOCK_BYTES", shards.n_bytes // 4)
-    rows, threads, found = make(shards, tokens_per_step=300), [], []
-    find = rows._steps_of
-
-    def observed(block):
-        threads.append(threading.current_thread())
-        found.append(block)
-        return find(block)
-
-    monkeypatch.setattr(rows, "_steps_of", observed)
-    n_steps = rows.block_rows // rows.rows_per_step
-    for block in range(9):  # of three epochs
-        expected = make(shards, tokens_per_step=300)._steps_of(block)
-        for within in range(n_steps):
-            assert rows.spans(block * n_steps + within).tolist() == expected[within].tolist()
-            if within < n_steps // 2:
-                assert found[-1] == block
-    assert rows.spans(9 * n_steps).size
-    assert found == list(range(10))
-    assert threading.main_thread() not in threads
 
 
 def test_the_rows_of_a_step_are_from_many_documents(shards):

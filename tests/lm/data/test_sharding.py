@@ -29,15 +29,6 @@ def interrupted_after(batches, n):
     raise Interrupted
 
 
-@pytest.mark.parametrize("threads", [1, 2, 7])
-@pytest.mark.parametrize("documents_per_batch", [1, 4])
-def test_threads_and_batches_change_nothing(tmp_path, texts, threads, documents_per_batch):
-    config = ShardConfig(20)
-    write_shards(tmp_path / "a", tiny.words(), [Batch.from_texts(texts)], config, threads=1)
-    write_shards(tmp_path / "b", tiny.words(), in_batches(texts, documents_per_batch), config, threads=threads)
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
-
-
 def test_copied_documents_equal_those_encoded_in_that_order(tmp_path, texts):
     write_shards(tmp_path / "all", tiny.words(), [Batch.from_texts(texts)], ShardConfig(20))
     chosen = [3, 0, 2]

@@ -20,23 +20,6 @@ from tests.lm.synchronization import Waits
 from tokenizer.errors import UserError
 
 
-def test_a_bigram_model_by_hand(make_shards):
-    """Bytes, no words. After a: a 1/2, b 1/4, end 1/4. After b: a 1/8, b 3/8, end 1/2. At the start: a."""
-    shards = make_shards(["ab", "aab"], tiny.bytes_only())
-    a, b, end = ord("a"), ord("b"), shards.eos_id
-    table = torch.full((257, 257), -math.inf)
-    for row, chances in ((a, {a: 1 / 2, b: 1 / 4, end: 1 / 4}), (b, {a: 1 / 8, b: 3 / 8, end: 1 / 2}), (end, {a: 1.0})):
-        for column, chance in chances.items():
-            table[row, column] = math.log(chance)
-    evaluation = score(Table(table), shards)
-    # ab: a from the start (0 bits), b after a (2 bits). aab: 0, 1 and 2 bits. Both end after b: 1 bit.
-    assert evaluation.text_nats / math.log(2) == pytest.approx([2.0, 3.0], rel=1e-6)
-    assert evaluation.eos_nats / math.log(2) == pytest.approx([1.0, 1.0], rel=1e-6)
-    assert evaluation.bits_per_byte == pytest.approx(1.0, rel=1e-6)  # 5 bits over 5 bytes; not 7 over 5, nor 7 over 7
-    assert evaluation.token_counts[[a, b, end]].tolist() == [3, 2, 2]
-    assert evaluation.token_counts.sum() == 7
-
-
 @pytest.mark.parametrize("batch_tokens", [8192, 32768])
 def test_little_of_what_is_computed_is_padding(batch_tokens):
     lengths = 1 + np.random.default_rng(0).lognormal(5.5, 1, 200).clip(max=1024).astype(int)

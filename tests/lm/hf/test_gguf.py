@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 
 from experiments.cli import main
 from lm.hf.export import cut_tensors
@@ -169,34 +168,3 @@ def test_llama_cpp_gives_the_same_ids(tokenizers, tmp_path, name):
     found = json.loads((tmp_path / "ids.json").read_text())
     ours = [tokenizer.encode_ordinary(text) for text in given]
     assert [text for text, one, other in zip(given, found, ours, strict=True) if one != other] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2", "llama3", "digits1", "uw-paper", "phrases"])
-@pytest.mark.parametrize("qk_norm", [False, True])
-def test_llama_cpp_gives_the_same_ids_and_continuations(tokenizers, tmp_path, name, qk_norm):
-    llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed (its build takes minutes)")
-    tokenizer = tokenizers[name]
-    model = build(tokenizer, qk_norm=qk_norm)
-    export_gguf(model, tokenizer, tmp_path / "m.gguf")
-    llama = llama_cpp.Llama(str(tmp_path / "m.gguf"), n_ctx=40, verbose=False, logits_all=True)
-    end = tokenizer.special_tokens[END]
-    different = []
-    for text in [*texts.english()[1][:3], *probes(tokenizer)]:
-        if "\0" in text:
-            continue  # llama.cpp's C strings end there
-        ids = [end, *tokenizer.encode(text, allowed_special="all")]
-        if llama.tokenize(text.encode(), add_bos=True, special=True) != ids:
-            different.append(text)
-    assert different == []
-    ids = torch.tensor([[end, *tokenizer.encode_ordinary("in the beginning")[:10]]])
-    n_prompt = ids.shape[1]
-    for _ in range(20):
-        ids = torch.cat([ids, model(ids)[:, -1:, : tokenizer.vocab_size].argmax(dim=-1)], dim=1)
-    llama.reset()
-    theirs = []
-    for token in llama.generate(ids[0, :n_prompt].tolist(), temp=0.0):
-        theirs.append(token)
-        if len(theirs) == 20:
-            break
-    assert theirs == ids[0, n_prompt:].tolist()

@@ -96,14 +96,6 @@ def test_a_full_context_slides(lm):
     assert len(result.ids) == 60
 
 
-def test_a_full_context_slides_in_any_batch(lm):
-    prompts = ["", "0123456789", "a prompt that is longer than the others are"]
-    together = generate(lm, prompts, with_(seed=3, temperature=0.0, max_new_tokens=70))
-    for prompt, found in zip(prompts, together, strict=True):
-        assert len(found.ids) > lm.model.context_tokens
-        assert generate(lm, [prompt], with_(seed=3, temperature=0.0, max_new_tokens=70))[0].ids == found.ids
-
-
 def test_sampling_agrees_with_transformers():
     process = pytest.importorskip("transformers.generation.logits_process")
     logits = torch.randn(50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -32,14 +32,6 @@ def test_parts_of_any_length(model):
     assert cache.lengths.tolist() == [40, 40, 40]
 
 
-def test_keep_reaches_the_head(model):
-    text = ids(2, 10)
-    cache = KVCache(model, rows=2)
-    model(text[:, :6], cache=cache)
-    keep = torch.tensor([[True, False, False, True], [False, False, True, False]])
-    close(model(text[:, 6:], keep, cache=cache), model(text)[:, 6:][keep])
-
-
 def test_prompts_of_unequal_lengths_are_padded_on_the_right_and_rewound(model):
     lengths, more = [3, 11, 1], ids(3, 5, seed=4)
     prompts = ids(3, 11)
@@ -80,20 +72,6 @@ def test_a_tree_equals_its_paths(model):
         close(logits[0, node], model(sequence)[0, -1])
     cache.rewind(5 + 3)  # the chain 0, 1, 2 stays
     close(model(tokens[:, 3:5], cache=cache), model(torch.cat([prompt, tokens[:, :5]], dim=1))[:, 8:])
-
-
-def test_rows_have_trees_of_their_own(model):
-    prompts, tokens, parents = ids(2, 6), ids(2, 4, seed=8), [[-1, 0, 0, 2], [-1, -1, 1, 0]]
-    together = KVCache(model, rows=2)
-    model(prompts, cache=together)
-    together.rewind([6, 3])
-    together.branch(parents)
-    logits = model(tokens, cache=together)
-    for row, length in enumerate([6, 3]):
-        alone = KVCache(model)
-        model(prompts[row : row + 1, :length], cache=alone)
-        alone.branch([parents[row]])
-        close(logits[row], model(tokens[row : row + 1], cache=alone)[0])
 
 
 def test_mistakes_are_rejected(model):

@@ -102,12 +102,6 @@ def test_barred_arms_have_gaps_and_no_part_in_the_verdict():
     assert {each.withheld for each in compared(lossy, reference, arm)} == {lossy.barred}
 
 
-def test_identical_arms_differ_nowhere():
-    found = gap([0.0] * 4)
-    assert set(found.decisions) == {"undecided"}
-    assert found.slope.direction == 0
-
-
 @pytest.mark.parametrize(
     ("sizes", "cluster", "reason"),
     [

@@ -14,7 +14,6 @@ from lm.train.config import TrainConfig
 from lm.train.loop import train
 from lm.train.summary import TrainingSummary
 from lm.train.trainer import Trainer
-from tests.lm import tiny
 from tests.lm.synchronization import Waits
 from tests.lm.train.runs import CONFIG, MODEL, exact, run
 from tokenizer.errors import UserError
@@ -80,20 +79,6 @@ def test_equal_runs_write_equal_files(shards, tmp_path):
     assert len({file.read_bytes() for file in files}) == 1
     (tmp_path / "plain").touch()  # and other users can read them, unlike those of safetensors
     assert {file.stat().st_mode for file in files} == {(tmp_path / "plain").stat().st_mode}
-
-
-def test_equal_bytes_for_two_tokenizers(make_shards, corpus, tmp_path):
-    """Steps are equal, bytes per step within 1 %, although one tokenizer's tokens are longer."""
-    config = dataclasses.replace(CONFIG, train_bytes=4 * 8192, bytes_per_step=8192, context_bytes=2048)
-    summaries = []
-    for i, words in enumerate([(b"th",), (b"the ", b"of ", b"in ", b"town ", b"hill ", b"history ", b"of the ")]):
-        shards = make_shards(corpus * 8, tiny.words(*words))
-        summaries.append(train(MODEL, config, shards, tmp_path / str(i)))
-    a, b = summaries
-    assert a.steps == b.steps == 4
-    assert a.rows == b.rows
-    assert a.context_tokens > 1.3 * b.context_tokens
-    assert abs(a.bytes / a.steps / (b.bytes / b.steps) - 1) < 0.01
 
 
 def test_microbatches_change_nothing_but_rounding(shards, tmp_path):

@@ -84,13 +84,6 @@ def test_jsonl_reads_what_json_allows(tmp_path):
     assert documents(path) == ["aé🙂\n", "b", "c", "d", "e", "a raw\ttab", "last line without its end"]
 
 
-def test_concatenated_members_of_compressed_files_are_all_read(tmp_path):
-    one, two = (json.dumps({"text": text}).encode() + b"\n" for text in ("one", "two"))
-    for name, compress in ((".jsonl.gz", gzip.compress), (".jsonl.zst", zstandard.compress)):
-        (tmp_path / f"a{name}").write_bytes(compress(one) + compress(two))
-        assert documents(tmp_path / f"a{name}") == ["one", "two"]
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_dotted_fields_and_scores(name, tmp_path):
     rows = [("high", 0.9), ("low", 0.1), ("whole", 1), ("none", None), (None, 0.9), ("edge", 0.5)]
@@ -232,13 +225,6 @@ def test_malformed_utf8_is_an_error_with_its_place_or_replaced(file, place, tmp_
     assert str(tmp_path / file) in str(error.value)
     assert place in str(error.value)
     assert documents(tmp_path / file, on_invalid_utf8="replace", **options)[-1] == REPLACED
-
-
-def test_escaped_lone_surrogates_are_malformed_too(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(b'{"text": "a \\ud800 b"}\n')
-    with pytest.raises(UserError, match=r"a\.jsonl: line 1: not UTF-8 at byte 2"):
-        documents(tmp_path / "a.jsonl")
-    assert documents(tmp_path / "a.jsonl", on_invalid_utf8="replace")[0].startswith("a \ufffd")
 
 
 def test_buffers_are_checked():

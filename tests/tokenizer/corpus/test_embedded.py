@@ -1,10 +1,7 @@
-import gzip
-import importlib.util
 import json
 import re
 from collections import Counter
 from importlib import metadata
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -188,23 +185,3 @@ def test_the_split_leaves_enough_independent_sources(corpus):
     assert sum(sizes.values()) ** 2 / sum(size**2 for size in sizes.values()) >= 20  # effective sources
     languages = {document.source for document in train if document.kind == "languages"}
     assert languages == {document.source for document in heldout if document.kind == "languages"}
-
-
-@pytest.mark.slow
-def test_every_documentation_value_of_a_service_is_read():
-    def values(node):
-        if isinstance(node, list):
-            node = dict(enumerate(node))
-        if isinstance(node, dict):
-            for key, value in node.items():
-                if key == "documentation" and isinstance(value, str):
-                    yield value
-                yield from values(value)
-
-    (package,) = importlib.util.find_spec("botocore").submodule_search_locations
-    for service in ("account", "sqs", "dynamodb", "apigateway"):
-        newest = max((Path(package) / "data" / service).glob("*/service-2.json.gz"))
-        model = json.loads(gzip.decompress(newest.read_bytes()))
-        read = {text for texts in embedded.service_texts(model) for text in texts}
-        assert len(read) > 40
-        assert set(values(model)) == read

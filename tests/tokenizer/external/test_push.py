@@ -44,14 +44,6 @@ def test_a_dry_run_writes_the_files_and_the_card(superwords, tmp_path):
         assert unknown not in card
 
 
-def test_a_failed_dry_run_leaves_nothing(superwords, tmp_path, monkeypatch):
-    full = mock.Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr("tokenizer.external.push.write_whole", full)
-    with pytest.raises(OSError, match="No space left"):
-        superwords.push_to_hub("org/name", to=tmp_path / "out")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_the_examples_of_the_card_give_the_same_ids(superwords, tmp_path, monkeypatch):
     transformers = pytest.importorskip("transformers")

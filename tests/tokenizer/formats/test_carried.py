@@ -234,34 +234,3 @@ def _opened(load, folder):
         return carried.carried(load(folder)), ""
     except UserError as error:
         return None, str(error)
-
-
-@pytest.mark.slow
-def test_no_value_of_a_setting_breaks_what_is_written(tokenizer, tmp_path):
-    draw = random.Random(7)
-    keys = ["bos_token", "eos_token", "pad_token", "extra_special_tokens", "additional_special_tokens", "image_token"]
-    keys += ["tokenizer_class", "model_max_length", "chat_template", "auto_map", "_x", "", "x" * 1000, "\x1b[2J"]
-
-    def value(depth):
-        kind = draw.randrange(8 if depth < 4 else 5)
-        if kind < 5:
-            return (None, "[|pad|]", "[|no|]", draw.random(), True)[kind]
-        inner = [value(depth + 1) for _ in range(draw.randrange(3))]
-        return inner if kind < 7 else dict(zip(("content", "b"), inner, strict=False))
-
-    deep = "[" * 500 + "]" * 500
-    for i in range(50):
-        source, out = tmp_path / f"source{i}", tmp_path / f"out{i}"
-        write(tokenizer, source, "hf")
-        text = json.dumps({key: value(0) for key in draw.sample(keys, 8)} | {"deep": 0})
-        (source / CONFIG).write_text(text.replace('"deep": 0', f'"deep": {deep}'))
-        (source / GENERATION_FILE).write_text(json.dumps({key: value(0) for key in ("eos_token_id", "x_ids", "b")}))
-        found = Tokenizer.from_file(source)
-        assert found.sha256 == tokenizer.sha256 or found.end_of_text == "[|pad|]"
-        write(found, out, "superbpe")
-        again = Tokenizer.load(out)
-        assert again == found
-        assert carried.carried(again).config == carried.carried(found).config
-        config = json.loads((out / CONFIG).read_text())
-        assert not {"deep", "auto_map", "_x"} & config.keys()
-        assert "[|no|]" not in [config.get(key) for key in keys if key.endswith("_token")]

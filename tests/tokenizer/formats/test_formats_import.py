@@ -190,13 +190,6 @@ def test_whole_pretokens_become_tokens_where_merges_are_ignored(tmp_path):
         assert tokenizer.decode([259]) == "xyz"
 
 
-def test_the_last_rank_of_a_repeated_pair_counts(tmp_path):
-    merges = ["a b", "b c", "a b"]
-    tokenizer = Tokenizer.from_file(hf_file(tmp_path, model_merges=merges))
-    assert tokenizer.encode("abc") == [97, 258]
-    assert formats.hf_json(tokenizer)["model"]["merges"] == [merge.split(" ") for merge in merges]
-
-
 def test_the_empty_token_of_whispers_ranks_is_an_unused_id(tmp_path):
     ranks = [base64.b64encode(token).decode() for token in [*(bytes([i]) for i in range(256)), b"ab"]]
     lines = "".join(f"{token} {rank}\n" for rank, token in enumerate([*ranks, "="]))

@@ -1,4 +1,3 @@
-import json
 from collections import Counter
 
 import pyarrow.parquet as pq
@@ -66,15 +65,6 @@ def test_counts_of_dense_text_equal_the_reference(documents, pattern, unit, spec
     ours = counted(documents, pattern, unit=unit, special_tokens=specials)
     regex = patterns.resolve(pattern).regex or None
     assert dict(ours.items()) == reference.count_pretokens(documents, regex, unit=unit, special_tokens=specials)
-
-
-def test_threads_and_batches_change_no_byte(documents):
-    whole = counted(documents, "llama3", unit="line", special_tokens=SPECIALS, threads=1)
-    for threads, size in [(1, 1), (2, 7), (5, 1), (16, 50)]:
-        batches = [Batch.from_texts(documents[i : i + size]) for i in range(0, len(documents), size)]
-        parts = count_pretokens(batches, "llama3", unit="line", special_tokens=SPECIALS, threads=threads)
-        assert_same(parts, whole)
-        assert (parts.n_bytes, parts.n_documents) == (whole.n_bytes, whole.n_documents)
 
 
 def test_pretokens_of_every_length_are_counted():
@@ -177,22 +167,6 @@ def test_an_interrupted_count_leaves_no_files(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------- files and mixtures
-
-
-def _files(folder, documents, n=3):
-    for i in range(n):
-        lines = [json.dumps({"text": text}) + "\n" for text in documents[i::n]]
-        (folder / f"{i}.jsonl").write_text("".join(lines), encoding="utf-8")
-    return Corpus(CorpusConfig(paths=[str(folder / "*.jsonl")], batch_bytes=5000))
-
-
-@pytest.mark.parametrize("threads", [1, 2, 7])
-def test_a_corpus_is_counted_in_any_order(documents, tmp_path, threads):
-    corpus = _files(tmp_path, documents)
-    counts = count_pretokens(corpus, "gpt2", threads=threads)
-    expected = counted([text for text in documents if text], "gpt2")
-    assert list(counts.items()) == list(expected.items())
-    assert (counts.n_bytes, counts.n_documents) == (expected.n_bytes, expected.n_documents)
 
 
 def test_one_long_text_file_is_counted_in_parts(documents, tmp_path):

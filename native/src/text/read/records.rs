@@ -242,23 +242,6 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_decoded() {
-        for (line, expected) in [
-            (
-                r#" { "text" : "a\nb\\n\"\/\b\f\r\t" , "n": -1.5e3 , "o":{"text":[1,{"a":"}"}]}} "#,
-                "a\nb\\n\"/\u{8}\u{c}\r\t",
-            ),
-            (r#"{"id":"x\"y","text":"\u00e9\u20AC\ud83d\uDE00\u0000"}"#, "é€😀\0"),
-            (r#"{"te\u0078t":"b"}"#, "b"),
-            (r#"{"text":null}"#, ""),
-            ("{\"text\":\"raw \u{1} \u{7f} é\"}\r", "raw \u{1} \u{7f} é"),
-        ] {
-            assert_eq!(text(line.as_bytes(), "text").unwrap(), expected.as_bytes(), "{line}");
-        }
-        assert_eq!(text(b"{\"text\":\"\xff\"}", "text").unwrap(), b"\xff", "the caller checks UTF-8");
-    }
-
-    #[test]
     fn the_last_of_equal_keys_counts() {
         assert_eq!(text(br#"{"te\u0078t":"a","text":"b"}"#, "text").unwrap(), b"b");
         assert_eq!(text(br#"{"text":3,"text":"b"}"#, "text").unwrap(), b"b");
