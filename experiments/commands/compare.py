@@ -12,7 +12,8 @@ page: a row for each arm, seed and budget, with the columns arm,seed,flops,vocab
 byte of each source (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
 
 A CSV or Parquet table of losses, with the columns arm, document, bytes, nats and optionally seed, source, kind and
-tokens, compares models that were scored elsewhere: a row for each arm, seed and document.
+tokens, compares models that were scored elsewhere: a row for each arm, seed and document. It gives a table in the
+terminal, `comparison.json` and `differences.csv`, and no page.
 
 With --perturb, it scores the run's models on held-out text with typing errors, another case, other spaces and more, in
 `robustness.json`.
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.api import combine_runs, compare_runs
-from experiments.cli.arguments import Parser, named, number, out_folder, whole
+from experiments.cli.arguments import OUT, Parser, named, number, out_folder, whole
 from experiments.cli.console import finish
 from experiments.progress import Reporter
 from lm.tables import header
@@ -40,7 +41,7 @@ def parser() -> Parser:
     options = Parser("compare", __doc__)
     add = options.add_argument
     add("runs", nargs="*", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")
-    add("--out", type=Path, metavar="FOLDER", help="folder for the results (comparison, ladder or robustness)")
+    add("--out", type=Path, metavar="FOLDER", help=f"{OUT} (comparison, ladder or robustness)")
     add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     add("--tolerance", type=number(0), help="accepted relative difference of equal budgets (that of the runs)")
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"{settings[0]} is for a ladder of budgets, and --perturb for the largest; give one of them")
     if not runs:
         raise UserError("name folders of runs or sweeps, as in: superbpe compare outputs/")
-    losses = runs[0].suffix == ".parquet" or "document" in header(runs[0])
+    losses = runs[0].suffix == ".parquet" or bool({"document", "nats"} & {*header(runs[0])})
     table = runs[0].suffix == ".csv" and not losses
     if (table or losses) and arguments.perturb:
         raise UserError(f"{runs[0]} has no models to score on perturbed text; name the folder of a run")

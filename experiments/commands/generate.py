@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from experiments.characters import harmless
-from experiments.cli.arguments import Parser, number, whole
+from experiments.cli.arguments import Parser, device, number, whole
 from experiments.cli.console import finish
 from experiments.logging.tracking import FILE
 from experiments.progress import Reporter, console
@@ -47,7 +47,7 @@ def parser() -> Parser:
     add("--max-tokens", type=whole(), help="maximum length of a sample (no limit)")
     add("--stop", action="append", default=[], metavar="TEXT", help="stop string; can be repeated")
     add("--no-heal", action="store_true", help="continue after the prompt's own tokens")
-    add("--device", default="auto", help="auto, cpu or cuda")
+    add("--device", type=device, default="auto", help="auto, cpu or cuda")
     return options
 
 
