@@ -126,12 +126,12 @@ def compare_losses(path: Path, out: Path, reporter: Reporter) -> list[Path]:
     eligibility = eligible(runs, names)
     comparisons = compare_all(runs, eligibility)
     numbers = differences_of(names, runs, comparisons, eligibility.reasons)
-    reporter.table(_table(names, runs, numbers))
-    for reason in filter(None, eligibility.reasons):
-        reporter.say(f"no part of the verdict: {reason}", style="yellow")
     compared = [comparison.summary() for (i, _), comparison in comparisons.items() if i == 0]
     write_json(out / NUMBERS, {"source": str(path), "comparisons": compared, "differences": numbers})
     write_whole(out / DIFFERENCES, to_csv(numbers))
+    reporter.table(_table(names, runs, numbers))
+    for reason in filter(None, eligibility.reasons):
+        reporter.say(f"no part of the verdict: {reason}", style="yellow")
     return [out / NUMBERS, out / DIFFERENCES]
 
 

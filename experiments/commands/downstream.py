@@ -66,7 +66,6 @@ def run(arguments: argparse.Namespace) -> None:
     if Path(arguments.tasks or "").is_dir() and not any(Path(arguments.tasks or "").rglob("*.yaml")):
         raise UserError(f"{arguments.tasks} has no lm-eval tasks; put their YAML files there")
     find_models([place for place in arguments.models if not is_elsewhere(place)])
-    models = [] if missing else opened(arguments.models, loading(arguments))
     if arguments.lm_eval is not None:
         _lm_eval(arguments.lm_eval)
         return
@@ -75,13 +74,14 @@ def run(arguments: argparse.Namespace) -> None:
         console.print("\n".join(tasks), soft_wrap=True)
         return
     with out_folder(arguments.out):
+        models = opened(arguments.models, loading(arguments))
         import lm.evaluate.lm_eval  # noqa: F401  (fails early if lm-eval is missing)
 
         manager, names = _tasks(arguments.tasks)
         results = evaluate(models, manager, names, limit=arguments.limit)
-        _show(results)
         write_json(arguments.out / RESULTS, results)
-    finish(arguments.out / RESULTS, then=["compare", "<RUN>", "--downstream", arguments.out / RESULTS])
+        _show(results)
+    finish(arguments.out / RESULTS)
 
 
 class Candidate(NamedTuple):

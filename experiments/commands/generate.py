@@ -15,7 +15,6 @@ from experiments.cli.arguments import Parser, device, number, whole
 from experiments.cli.console import finish
 from experiments.logging.tracking import FILE
 from experiments.progress import Reporter, console
-from experiments.shell import operand
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
@@ -70,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     asked = [prompt for prompt in arguments.prompt for _ in range(arguments.samples)]
     samples = [_samples(saved, asked, config, heal=not arguments.no_heal) for saved in models]
     _show(models, samples)
-    finish(then=["downstream", *map(operand, arguments.models), "--tasks", "<NAMES>", "--out", "downstream"])
+    finish(then=["downstream", "--tasks", "list"])
 
 
 def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:

@@ -167,8 +167,9 @@ def run(arguments: argparse.Namespace) -> None:
                     transition=arguments.transition or TRANSITION[arguments.superbpe],
                     **common,
                 )
-            reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
         tokenizer.save(folder)
+    if rules is not None:
+        reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
     reporter.say(repr(tokenizer))
     for answer in opens_in(tokenizer):
         reporter.say(f"opens in {answer.reader}: {answer.text}")
