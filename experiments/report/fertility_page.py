@@ -105,7 +105,9 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
 
 
 def _groups(report: Mapping[str, Any], by: str) -> list[str]:
-    return list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
+    """Sources, kinds or scripts; of scripts only those with intervals, since the others have few documents."""
+    rows = [row for row in report["rows"] if row["by"] == by and (by != "script" or row["parity_low"] is not None)]
+    return list(dict.fromkeys(row["group"] for row in rows))
 
 
 def headline(report: Mapping[str, Any]) -> str:

@@ -286,7 +286,7 @@ def test_the_command_writes_page_json_and_csv(made, tmp_path, capsys):
     assert float(table[0]["bytes_per_token"]) == report["rows"][0]["bytes_per_token"]
     assert r"\caption{What tokens cut. STRR predicted" in latex(out)
     page = (out / "fertility.html").read_text(encoding="utf-8")
-    assert re.findall('id="chart-([^"]*)"', page) == ["parity-source", "parity-script"]
+    assert re.findall('id="chart-([^"]*)"', page) == ["parity-source"]  # too few documents of each script
     assert "plain needs the fewest tokens" in page
     assert "Japanese" in page
     outside_scripts = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
