@@ -211,5 +211,7 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
         caption = "Left of the line, a tokenizer needs fewer tokens for the same documents. "
         caption += f"{100 * report['confidence']:g} % intervals over documents, paired."
         caption += f" The {len(groups)} largest of {len(names)}." * (len(names) > len(groups))
+        if by == "script":
+            caption += " Scripts of too few documents for an interval are only in fertility.csv."
         drawn.append(Figure(f"parity-{by}", f"Tokens by {by}, against {reference}", drawing, caption, source))
     return drawn

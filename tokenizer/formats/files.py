@@ -180,6 +180,8 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
     target, files = path, {}
     end = tokenizer.definition.end_of_text if tokenizer.definition.end_of_text != END_OF_TEXT else None
     if kind == "hf":
+        if path.suffix in (".tiktoken", ".gguf"):
+            raise UserError(f"{path} must be a folder, or end in .json")
         files = {HF_FILE: json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)}  # the layout of HF's own `save`
         if path.suffix == ".json":
             target, files = path.parent, {path.name: files[HF_FILE]}
