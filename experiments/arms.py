@@ -7,9 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from experiments.config import BpeConfig, SuperbpeConfig, part, schema
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
@@ -190,6 +187,9 @@ def overridden(settings: T, changes: dict[str, Any], at: str) -> T:
     names = [field.name for field in dataclasses.fields(cast("Any", settings))]
     if unknown := [key for key in changes if key not in names]:
         raise UserError(f"unknown configuration key '{at}.{unknown[0]}'{did_you_mean(unknown[0], names)}")
+    from omegaconf import OmegaConf  # slow to import
+    from omegaconf.errors import OmegaConfBaseException
+
     try:
         node = OmegaConf.merge(schema(cast("Any", type(settings))), dataclasses.asdict(cast("Any", settings)), changes)
         return cast("T", OmegaConf.to_object(node))

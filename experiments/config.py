@@ -10,9 +10,7 @@ import math
 import typing
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, TypeVar
-
-from omegaconf import DictConfig, OmegaConf
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from experiments.logging.tracking import LOGGERS
 from lm.data.sharding import ShardConfig
@@ -27,6 +25,9 @@ from tokenizer.fields import check_fields, declare
 from tokenizer.files import Verify, shown
 from tokenizer.patterns import FULL_STRENGTH
 from tokenizer.progress import MOST_THREADS
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 T = TypeVar("T")
 _FEWEST_RATES = 3
@@ -388,6 +389,7 @@ class Config:
 @cache
 def schema(cls: type) -> DictConfig:
     """Return a typed node that YAML can be merged into. That of a frozen class would be read-only."""
+    from omegaconf import DictConfig, OmegaConf  # slow to import
 
     def writable(node: Any) -> DictConfig:
         OmegaConf.set_readonly(node, None)

@@ -11,12 +11,9 @@ import xxhash
 from experiments.findings.differences import ALL, differences_of
 from experiments.numbers import percent_change, signed
 from experiments.progress import Lines, Table
-from experiments.report.comparison_page import DIFFERENCES
-from experiments.report.figures import to_csv
-from lm.evaluate.bits_per_byte import KIND, SOURCE, Evaluation
+from lm.evaluate.bits_per_byte import KIND, SOURCE, Evaluation, Grouping
 from lm.evaluate.comparison import compare_all, eligible
 from lm.evaluate.config import EvalConfig
-from lm.evaluate.texts import grouped
 from lm.tables import Column, read_table
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError, counted, quoted
@@ -88,7 +85,7 @@ def _evaluation(path: Path, arm: str, rows: dict[str, dict[str, Any]], first: di
                 )
     n = len(ordered)
     groups = {
-        group: grouped([row[name] or "" for row in ordered])
+        group: Grouping.of([row[name] or "" for row in ordered])
         for group, name in ((SOURCE, "source"), (KIND, "kind"))
         if any(row[name] for row in ordered)
     }
@@ -120,17 +117,20 @@ def compare_losses(path: Path, out: Path, reporter: Reporter) -> list[Path]:
         UserError: As for `read_losses`.
     """
     arms = read_losses(path)
+    from experiments.report.comparison_page import DIFFERENCES  # imports Altair, which is slow
+    from experiments.report.figures import to_csv
+
     out.mkdir(parents=True, exist_ok=True)
     names, runs = list(arms), list(arms.values())
     eligibility = eligible(runs, names)
     comparisons = compare_all(runs, eligibility)
     numbers = differences_of(names, runs, comparisons, eligibility.reasons)
-    reporter.table(_table(names, runs, numbers))
-    for reason in filter(None, eligibility.reasons):
-        reporter.say(f"no part of the verdict: {reason}", style="yellow")
     compared = [comparison.summary() for (i, _), comparison in comparisons.items() if i == 0]
     write_json(out / NUMBERS, {"source": str(path), "comparisons": compared, "differences": numbers})
     write_whole(out / DIFFERENCES, to_csv(numbers))
+    reporter.table(_table(names, runs, numbers))
+    for reason in filter(None, eligibility.reasons):
+        reporter.say(f"no part of the verdict: {reason}", style="yellow")
     return [out / NUMBERS, out / DIFFERENCES]
 
 

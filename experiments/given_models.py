@@ -37,6 +37,7 @@ from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
 from lm.hf.pretrained import ADAPTER, FILES, base_of
 from lm.tables import ABOVE_ZERO, Column, header, read_table
+from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.corpus.text_files import format_of
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, counted, listed
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from lm.evaluate.deployment import Deployment
     from lm.evaluate.forward import ScorableModel
-    from lm.hf.scoring import Start
+    from lm.hf.first_token import Start
     from lm.model.language_model import LanguageModel
     from tokenizer import Corpus
     from tokenizer.external.load import Pretrained
@@ -89,7 +90,7 @@ class Loading:
         device: `auto`, `cpu`, `cuda`, or `all` to spread a model over all GPUs (needs accelerate).
         dtype: Number format of the weights. `auto` means fp32 on a CPU, and the format of the files on a GPU.
         remote_code: Whether to execute code in the folders of models.
-        starts: The token before the first one of a document, by arm, "" for all; see `lm.hf.scoring.start_of`.
+        starts: The token before the first one of a document, by arm, "" for all; see `lm.hf.first_token.start_of`.
     """
 
     device: str = "auto"
@@ -186,7 +187,7 @@ class OpenedModel:
     @cached_property
     def start(self) -> Start:
         """The token before the first one of a document."""
-        from lm.hf.scoring import ENDS, Start, start_of
+        from lm.hf.first_token import ENDS, Start, start_of
 
         tokenizer, starts = self._named.tokenizer, self._loading.starts
         if self.own is not None:
@@ -240,6 +241,11 @@ class OpenedModel:
     def open(self) -> tuple[ScorableModel, Deployment]:
         """Load the model; also its shape."""
         return self.loaded[:2]
+
+    @property
+    def spare_rows(self) -> int:
+        """Rows of the embedding that belong to no id of the tokenizer; 0 unless the model is loaded from elsewhere."""
+        return getattr(self.__dict__.get("loaded", (None,))[0], "spare_rows", 0)
 
     def close(self) -> None:
         """Free the memory of the weights."""
@@ -347,13 +353,14 @@ def _score(
     check_starts(loading, rungs[0])
     text = Text(corpus, digest(corpus.identity()), [("text", listed(map(shown, corpus.config.heldout_paths)))], None)
     context.reporter.say(f"text: {text.facts[0][1]}", style="dim")
+    next(documents_by_origin(corpus, "heldout"), None)  # a wrong field is found before PyTorch is imported
     cache = context.store.root / WEIGHTS
     with context.reporter.stage("find the models"):
         opened = {given: OpenedModel(given, loading, cache) for given in models}
-        loading.place()  # fails before any text is encoded, and imports Torch
         tokenizers = {given: model.tokenizer.tokenizer.sha256 for given, model in opened.items()}
         for model in opened.values():
             model.start  # noqa: B018 (fails before any model is scored)
+        loading.place()  # fails before any text is encoded, and imports Torch
     for given, sha256 in tokenizers.items():
         other = next(one for one in models if one.arm == given.arm)
         if tokenizers[other] != sha256:
@@ -383,6 +390,11 @@ def _score(
         except UserError as error:
             raise UserError(f"{name}: {error}") from error
         scores[given] = artifact, found
+        if spare := model.spare_rows:
+            context.reporter.say(
+                f"{name}: {spare:,} rows of the embedding belong to no id of the tokenizer; they get probability 0",
+                style="dim",
+            )
         model.close()
     results = []
     for rung in rungs:

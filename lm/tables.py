@@ -53,6 +53,8 @@ def read_table(path: Path, columns: Mapping[str, Column], others: Column | None 
         UserError: If the file cannot be read, a column is missing or repeated, or a value is missing or wrong.
     """
     chosen, rows = dict(columns), list[Row]()
+    if len(names := header(path)) == 1 and (separator := re.search("[;\t|]", names[0])):
+        raise UserError(f"{path}: its columns are separated by {separator[0]!r}; separate them by commas")
     form = "parquet" if path.suffix == ".parquet" else "csv"
     for number, record in enumerate(records_of((path, form), CorpusConfig()), 1):
         if isinstance(record, DataError):
@@ -82,7 +84,9 @@ def header(path: Path) -> list[str]:
 def _check(path: Path, names: list[str], columns: Mapping[str, Column], hint: str) -> None:
     needed = [name for name, column in columns.items() if column.needed]
     if missing := [name for name in needed if name not in names]:
-        raise UserError(f"{path} has no column {listed(missing)}; it needs {listed(needed)}{hint}")
+        raise UserError(
+            f"{path} has no column {listed(missing)} (it has {listed(names)}); it needs {listed(needed)}{hint}"
+        )
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UserError(f"{path} has the column {repeated[0]} more than once; remove one")
 

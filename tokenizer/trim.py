@@ -131,12 +131,13 @@ def trim(
         check_whole("least_count", least, 0)
         kept = _without_leaves(definition, found.tolist(), required, least_count=least)
     else:
-        check_whole("vocab_size", vocab_size, 1, sum(map(bool, definition.vocab)))
+        check_whole("vocab_size", vocab_size, 1)
         kept = _without_leaves(definition, found.tolist(), required, size=vocab_size)
-        if len(kept) > vocab_size:
+        if len(kept) != vocab_size:
+            least = len(_without_leaves(definition, found.tolist(), required, size=1))
             raise UserError(
-                f"vocab_size={vocab_size} is too small: bytes, special and added tokens stay, with the parts of these; "
-                f"use at least {len(kept)}"
+                f"vocab_size={vocab_size} must be from {least} (bytes, special and added tokens, with their parts) to "
+                f"{sum(map(bool, definition.vocab))}, the tokenizer's own size"
             )
     old_ids = np.array(kept, np.int64)
     new_ids = {old: new for new, old in enumerate(old_ids.tolist())}

@@ -15,6 +15,7 @@ import tempfile
 import warnings
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
 TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
+OUT = "folder for the results, replacing earlier ones; other files in it stay"
 STANDARD_INPUT = "-"
 _FOLDER = ("--to", "--out", "--output", "--output-dir")
 """Names that people use for the option of the results' folder; a command has one of the first two."""
@@ -145,6 +147,13 @@ def number(above: float, most: float = math.inf) -> Callable[[str], float]:
     return parse
 
 
+def device(text: str) -> str:
+    """Name of a device, which PyTorch need not be imported to check. For `type=` of argparse."""
+    if re.fullmatch(r"auto|cpu|cuda(:\d+)?|all", text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is unknown; use auto, cpu, cuda or cuda:NUMBER")
+
+
 def transition(text: str) -> float | str:
     """Where phase 2 starts: a share of the vocabulary, a number of tokens, or `auto`. For `type=` of argparse."""
     with suppress(ValueError):
@@ -232,6 +241,16 @@ def add_deployment(options: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def needs_pages() -> None:
+    """Raise a ModuleNotFoundError before any work if the extra `pages` is missing, without importing it for a second.
+
+    Raises:
+        ModuleNotFoundError: It is missing.
+    """
+    if find_spec("altair") is None:
+        raise ModuleNotFoundError(name="altair")
+
+
 def add_threads(options: argparse.ArgumentParser) -> None:
     """Add `--threads`."""
     options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (all cores)")
@@ -248,6 +267,10 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
     from tokenizer import Corpus, CorpusConfig
     from tokenizer.corpus.config import READING
 
+    for path in paths:
+        place = weighted(named(path)[1], "TEXT")[0]
+        if place != os.path.expanduser(path) and (Path(place).exists() or any(glob.iglob(place))):  # noqa: PTH111, PTH207
+            raise UserError(f"{path}: these texts have no names and no weights; write {place}")
     paths = [_standard_input() if path == STANDARD_INPUT else path for path in paths]
     read = {name: getattr(arguments, name) for name in READING}
     if read["format"] is None and _standard_input.cache_info().currsize and _is_json(_standard_input()):
@@ -402,7 +425,7 @@ def add_loading(options: Parser) -> None:
         help="token before the first one of a document (the one with which the tokenizer begins a text, or its end of "
         "text)",
     )  # fmt: skip
-    add("--device", default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
+    add("--device", type=device, default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
     dtypes = ("auto", "float32", "bfloat16", "float16")
     add("--dtype", choices=dtypes, default="auto", help="weights (fp32 on a CPU, as in the files on a GPU)")
     add("--trust-remote-code", action="store_true", help="execute code in the folders of models")

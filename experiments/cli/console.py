@@ -147,6 +147,8 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
         return 2
     except KeyboardInterrupt as stop:
         how, number = _STOPPED.get(type(stop), _STOPPED[KeyboardInterrupt])
+        if isinstance(stop, PipeClosed):  # perhaps after the results were written
+            after_stop = "files that were written before are complete"
         _last(Text(f"\n{how}: {after_stop}", style="yellow"))
         return 128 + number  # as a shell reports a process that this signal ended
     return code or 0

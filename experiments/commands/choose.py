@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import (
+    OUT,
     STANDARD_INPUT,
     Parser,
     add_deployment,
     add_text,
     add_threads,
+    needs_pages,
     number,
     open_any,
     open_sources,
@@ -44,7 +46,7 @@ def parser() -> Parser:
     options = Parser("choose", __doc__, "trained tokenizers are kept, and the same command resumes after them")
     add = options.add_argument
     add_text(options)
-    add("--out", type=Path, default=Path("choose"), metavar="FOLDER", help="folder for the results (%(default)s)")
+    add("--out", type=Path, default=Path("choose"), metavar="FOLDER", help=f"{OUT} (%(default)s)")
     add("--against", nargs="+", default=[], metavar="[NAME=]TOKENIZER", help="existing tokenizers to compare")
     add("--reference", metavar="NAME", help="tokenizer to compare with (BPE of the same size)")
     add("--sizes", nargs="+", type=whole(257), metavar="N", help="sizes of the vocabulary (8k 16k 32k 64k)")
@@ -76,8 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
     reporter = Reporter()
     against = {name: open_any(path) for name, path in tokenizers_of(arguments.against).items()}
     text = open_sources(arguments, arguments.text)
-    from experiments.report import choose_page as page  # Altair is slow to import
-
+    needs_pages()
     with out_folder(arguments.out) as out:
         choice = choose_tokenizers(
             text,
@@ -95,6 +96,8 @@ def run(arguments: argparse.Namespace) -> None:
             threads=arguments.threads,
             reporter=reporter,
         )
+    from experiments.report import choose_page as page  # Altair is slow to import
+
     report = choice.save()
     reporter.table(page.short_table(report))
     reporter.say(page.headline(report), style="bold")

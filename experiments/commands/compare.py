@@ -13,7 +13,8 @@ arm,seed,flops,vocab_size,tokens_per_byte and the bits per byte of each kind or 
 (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
 
 A CSV or Parquet table of losses, with the columns arm, document, bytes, nats and optionally seed, source, kind and
-tokens, compares models that were scored elsewhere: a row for each arm, seed and document.
+tokens, compares models that were scored elsewhere: a row for each arm, seed and document. It gives a table in the
+terminal, `comparison.json` and `differences.csv`, and no page.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.api import compare_runs
-from experiments.cli.arguments import Parser, named, number, out_folder
+from experiments.cli.arguments import OUT, Parser, named, number, out_folder
 from experiments.cli.console import finish
 from experiments.progress import Reporter
 from lm.tables import header
@@ -38,7 +39,7 @@ def parser() -> Parser:
     options = Parser("compare", __doc__)
     add = options.add_argument
     add("runs", nargs="*", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")
-    add("--out", type=Path, metavar="FOLDER", help="folder for the results (comparison or ladder)")
+    add("--out", type=Path, metavar="FOLDER", help=f"{OUT} (comparison or ladder)")
     add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     add("--tolerance", type=number(0), help="accepted relative difference of equal budgets (that of the runs)")
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
     runs = [Path(word) for word in arguments.runs if word not in settings]
     if not runs:
         raise UserError("name folders of runs or sweeps, as in: superbpe compare outputs/")
-    losses = runs[0].suffix == ".parquet" or "document" in header(runs[0])
+    losses = runs[0].suffix == ".parquet" or bool({"document", "nats"} & {*header(runs[0])})
     table = runs[0].suffix == ".csv" and not losses
     if losses and settings:
         raise UserError(f"{settings[0]} is for a ladder of budgets, and {runs[0]} is a table of losses; leave it out")

@@ -25,11 +25,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cli.arguments import Parser, add_loading, loading, out_folder, whole
+from experiments.cli.arguments import OUT, Parser, add_loading, loading, out_folder, whole
 from experiments.cli.console import finish
 from experiments.given_models import WEIGHTS, GivenModel, Loading, OpenedModel, check_starts, is_elsewhere
 from experiments.numbers import percent
-from experiments.progress import Reporter, Table, console
+from experiments.progress import Reporter, Table, console, stderr
 from experiments.store.trained_models import find_models, load_models, open_model
 from lm.bits import bits_per_byte
 from tokenizer.durable import write_json
@@ -48,7 +48,7 @@ def parser() -> Parser:
     options = Parser("downstream", __doc__, "no results are written")
     add = options.add_argument
     add("models", nargs="*", metavar="MODEL", help="folder lm-* or of artifacts, or a model as for score; at least one")
-    add("--out", type=Path, metavar="FOLDER", help="folder for the results; required, except for --tasks list")
+    add("--out", type=Path, metavar="FOLDER", help=f"{OUT}; required, except for --tasks list")
     add("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list; required")
     add("--limit", type=whole(), help="use at most this many items of each task")
     add_loading(options)
@@ -66,9 +66,6 @@ def run(arguments: argparse.Namespace) -> None:
     if Path(arguments.tasks or "").is_dir() and not any(Path(arguments.tasks or "").rglob("*.yaml")):
         raise UserError(f"{arguments.tasks} has no lm-eval tasks; put their YAML files there")
     find_models([place for place in arguments.models if not is_elsewhere(place)])
-    models = [] if missing else opened(arguments.models, loading(arguments))
-    import lm.evaluate.lm_eval  # noqa: F401  (fails early if lm-eval is missing)
-
     if arguments.lm_eval is not None:
         _lm_eval(arguments.lm_eval)
         return
@@ -76,12 +73,15 @@ def run(arguments: argparse.Namespace) -> None:
         tasks = _library().all_tasks  # groups too
         console.print("\n".join(tasks), soft_wrap=True)
         return
-    manager, names = _tasks(arguments.tasks)
     with out_folder(arguments.out):
+        models = opened(arguments.models, loading(arguments))
+        import lm.evaluate.lm_eval  # noqa: F401  (fails early if lm-eval is missing)
+
+        manager, names = _tasks(arguments.tasks)
         results = evaluate(models, manager, names, limit=arguments.limit)
-        _show(results)
         write_json(arguments.out / RESULTS, results)
-    finish(arguments.out / RESULTS, then=["compare", "<RUN>", "--downstream", arguments.out / RESULTS])
+        _show(results)
+    finish(arguments.out / RESULTS)
 
 
 class Candidate(NamedTuple):
@@ -139,6 +139,8 @@ def _library(folder: Path | None = None) -> Any:
     """The tasks of a folder; without one, those of lm-eval."""
     from lm_eval.tasks import TaskManager
 
+    if folder is None:
+        Reporter(stderr).say("lm-eval reads its 14,000 files of tasks, which takes half a minute", style="dim")
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     return TaskManager(include_path=None if folder is None else str(folder), include_defaults=folder is None)
 

@@ -40,7 +40,7 @@ def parser() -> Parser:
     add = options.add_argument
     add_tokenizer(options)
     add_text(options)
-    add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    add("--to", type=Path, required=True, metavar="FOLDER", help="new folder to write")
     readers = "; ".join(f"{name}: {layout.reader}" for name, layout in LAYOUTS.items())
     add("--layout", choices=list(LAYOUTS), default="ours", help=f"format, by the trainer that reads it ({readers})")
     add_threads(options)

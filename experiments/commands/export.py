@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from importlib.util import find_spec
 from pathlib import Path
 
 from experiments.cli.arguments import (
@@ -53,7 +54,7 @@ def parser() -> Parser:
     add(
         "output",
         metavar="OUTPUT",
-        help="folder; NAME.json for one tokenizer.json; NAME.tiktoken; NAME.gguf for llama.cpp",
+        help="new folder; NAME.json for one tokenizer.json; NAME.tiktoken; NAME.gguf for llama.cpp",
     )
     add("--to", required=True, choices=[*formats.KINDS, "gguf"], help="format; of models: hf, gguf")
     add("--special", action="append", type=_special, metavar="STRING=ID", help="special token of a tiktoken input")
@@ -106,18 +107,19 @@ def _export_tokenizer(arguments: argparse.Namespace, output: Path) -> None:
     say_left([*(carried.names(tokenizer) if is_bare else ()), *carried.carried(tokenizer).left])
     if arguments.to == "hf" and (note := newest_readers(tokenizer)) is not None:
         console.print(line(f"note: {note}".replace("`", "")), soft_wrap=True)
-    finish(*written, then=["fertility", output, "<TEXT>"])
+    finish(*written, then=["inspect", output] if find_spec("altair") else ())
 
 
 def _export_model(arguments: argparse.Namespace, output: Path) -> None:
     from experiments.store.trained_models import open_model
-    from lm.hf.export import export_hf  # Torch takes seconds to load
-    from lm.hf.gguf import export_gguf
 
     if arguments.end_of_text is not None:
         raise UserError("--end-of-text: a model's documents end with the token that it was trained with; leave it out")
     reporter = Reporter(console)
     model, tokenizer = open_model(Path(arguments.tokenizer), arguments.of_model)
+    from lm.hf.export import export_hf  # Torch takes seconds to load
+    from lm.hf.gguf import export_gguf
+
     if arguments.to == "gguf":
         file = export_gguf(model, tokenizer, output, mixed_digits=arguments.mixed_digits)
         reporter.say(

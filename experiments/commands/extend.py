@@ -55,7 +55,7 @@ def parser() -> Parser:
     add_tokenizer(options)
     add_text(options)
     add_vocab_size(options, "size of the result, special tokens included (with --multiple-of: as now)", required=False)
-    add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    add("--to", type=Path, required=True, metavar="FOLDER", help="new folder to write")
     add("--keep-ids", action="store_true", help="keep the ids of special tokens, for a model trained with them")
     add("--superbpe", choices=PRESETS, metavar="RULES", help=f"phase 2: {', '.join(PRESETS)}")
     add(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import (
+    OUT,
     STANDARD_INPUT,
     TOKENIZER,
     TOKENIZER_FILES,
@@ -19,6 +20,7 @@ from experiments.cli.arguments import (
     add_text_settings,
     add_threads,
     named,
+    needs_pages,
     number,
     of_tokenizer,
     open_any,
@@ -68,7 +70,7 @@ def parser() -> Parser:
         type=Path,
         default=Path("fertility"),
         metavar="FOLDER",
-        help="folder for the results, replacing earlier ones (%(default)s)",
+        help=f"{OUT} (%(default)s)",
     )
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
@@ -102,14 +104,15 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")
     tokenizers = {name: _open(path, pattern_of(arguments, paths, name)) for name, path in paths.items()}
     training = _training(arguments, paths)
-    from experiments.report import fertility_page as page  # Altair is slow to import
-
+    needs_pages()
     with out_folder(arguments.out) as out:
         found = measure_fertility(
             tokenizers, text, reference=arguments.reference, training=training,
             parallel=arguments.parallel, alpha=arguments.alpha, deployment=arguments.deployment,
             out=out, threads=arguments.threads, reporter=reporter,
         )  # fmt: skip
+    from experiments.report import fertility_page as page  # Altair is slow to import
+
     report = found.save()
     for name, table in page.tables(report).items():
         reporter.table(table.cut(rows=_LINES, columns=_COLUMNS if name == "comparison" else None))

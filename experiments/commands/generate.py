@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from experiments.characters import harmless
-from experiments.cli.arguments import Parser, number, whole
+from experiments.cli.arguments import Parser, device, number, whole
 from experiments.cli.console import finish
 from experiments.progress import Reporter, console
-from experiments.shell import operand
 from experiments.store.trained_models import Saved, load_models
 from lm.model.sampling import SamplingConfig
 from tokenizer.errors import UserError
@@ -42,7 +41,7 @@ def parser() -> Parser:
     add("--max-tokens", type=whole(), help="maximum length of a sample (no limit)")
     add("--stop", action="append", default=[], metavar="TEXT", help="stop string; can be repeated")
     add("--no-heal", action="store_true", help="continue after the prompt's own tokens")
-    add("--device", default="auto", help="auto, cpu or cuda")
+    add("--device", type=device, default="auto", help="auto, cpu or cuda")
     return options
 
 
@@ -65,7 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
     asked = [prompt for prompt in arguments.prompt for _ in range(arguments.samples)]
     samples = [_samples(saved, asked, config, heal=not arguments.no_heal) for saved in models]
     _show(models, samples)
-    finish(then=["downstream", *map(operand, arguments.models), "--tasks", "<NAMES>", "--out", "downstream"])
+    finish(then=["downstream", "--tasks", "list"])
 
 
 def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:

@@ -8,16 +8,17 @@ at that size of the vocabulary.
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.api import inspect_vocabulary
 from experiments.cli.arguments import (
+    OUT,
     TOKENIZER,
     Parser,
     add_text_settings,
     named,
+    needs_pages,
     number,
     open_exact,
     open_text,
@@ -53,7 +54,7 @@ def parser() -> Parser:
         type=Path,
         default=Path("vocabulary"),
         metavar="FOLDER",
-        help="folder for the results, replacing earlier ones (%(default)s)",
+        help=f"{OUT} (%(default)s)",
     )
     add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add("--history", action="store_true", help="log each merge and its effect on --text")
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
     paths = tokenizers_of([arguments.tokenizer, *arguments.against])
     patterns = {name: pattern_of(arguments, paths, name) for name in paths}
     tokenizers = {name: open_exact(path, pattern=patterns[name]) for name, path in paths.items()}
-    import_module("experiments.report.vocabulary_page")  # fails before any work if the extra `pages` is missing
+    needs_pages()
     with out_folder(arguments.out) as out:
         found = inspect_vocabulary(
             tokenizers,

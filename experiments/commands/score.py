@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import (
+    OUT,
     Parser,
     add_loading,
     add_text_settings,
@@ -54,7 +55,7 @@ def parser() -> Parser:
     add = options.add_argument
     add("given", nargs="+", metavar="[ARM=]MODEL|TABLE|[KIND=]TEXT", help="models, or models.csv, and texts")
     add("--text", nargs="+", default=[], metavar="[KIND=]PATH", help="more text, such as folders")
-    add("--out", type=Path, default=Path("score"), metavar="FOLDER", help="folder for the results (%(default)s)")
+    add("--out", type=Path, default=Path("score"), metavar="FOLDER", help=f"{OUT} (%(default)s)")
     add("--context-bytes", type=whole(2), default=CONTEXT_BYTES, metavar="N", help="context of a token (%(default)s)")
     add(
         "--weights", nargs="+", default=[], metavar="KIND=SHARE", help="weights of the kinds in the total (their bytes)"

@@ -69,7 +69,7 @@ def parser() -> Parser:
         "--ratios", nargs="+", type=_ratio, metavar="NAME=R",
         help="balance sources without translations: bytes that each needs for the same content",
     )  # fmt: skip
-    add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    add("--to", type=Path, required=True, metavar="FOLDER", help="new folder to write")
     add_vocab_size(options, "bytes, merges and special tokens together", required=True)
     add("--superbpe", choices=PRESETS, metavar="PRESET", help=f"train superwords: {', '.join(PRESETS)}")
     add(
@@ -144,7 +144,9 @@ def run(arguments: argparse.Namespace) -> None:
             balance = {"parallel": arguments.parallel, "ratios": dict(arguments.ratios or ()) or None}
             balanced = Balanced.count(corpus, count, **balance) if any(balance.values()) else None
             counts = balanced.total if balanced else count(corpus)
-        weights = "".join(f", {name} ×{weight}" for name, weight in corpus.config.weights.items() if weight != 1)
+        weights = "".join(
+            f", {name} counted {weight} times" for name, weight in corpus.config.weights.items() if weight != 1
+        )
         reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B{weights}")
         _say_memory(reporter, counts, arguments)
         options = {"forced_tokens": arguments.forced_tokens, "progress": reporter.progress, **vetoes}
@@ -165,8 +167,9 @@ def run(arguments: argparse.Namespace) -> None:
                     transition=arguments.transition or TRANSITION[arguments.superbpe],
                     **common,
                 )
-            reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
         tokenizer.save(folder)
+    if rules is not None:
+        reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
     reporter.say(repr(tokenizer))
     for answer in opens_in(tokenizer):
         reporter.say(f"opens in {answer.reader}: {answer.text}")

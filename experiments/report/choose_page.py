@@ -214,19 +214,22 @@ def _frontier(report: Mapping[str, Any]) -> Figure:
     ]
     labels = list(dict.fromkeys(row["tokenizer"] for row in rows))
     # Recipes stand side by side at each size, where their costs often coincide.
-    points = data().mark_point(strokeWidth=2).encode(
+    places = data().encode(
         x=alt.X("vocab_size:O", title="vocabulary size", axis=alt.Axis(format=".3~s", labelAngle=0, labelOverlap=True)),
         xOffset=alt.XOffset("tokenizer:N", scale=alt.Scale(domain=labels)),
         y=alt.Y("flops_per_byte:Q", title="FLOPs per byte", axis=alt.Axis(format="~s"), scale=alt.Scale(zero=False)),
+    )  # fmt: skip
+    points = places.mark_point(strokeWidth=2).encode(
         color=colour(labels),
         shape=shape(labels),
         size=alt.condition("datum.chosen", alt.value(190), alt.value(60)),
         tooltip=[alt.Tooltip("name:N"), alt.Tooltip("vocab_size:Q"), alt.Tooltip("flops_per_byte:Q", format=".3s")],
     )  # fmt: skip
+    names = places.transform_filter("datum.chosen").mark_text(align="right", dx=-12).encode(text="name:N")
     return Figure(
         "frontier",
         "Cost of serving against the size of the vocabulary",
-        spec(points, 340, rows=rows),
+        spec(alt.layer(points, names), 340, rows=rows),
         "Lower is cheaper; large marks are the finalists. The cost is FLOPs of reading a byte and generating a byte.",
         f"{counted(report['text']['documents'], 'document')} ({si(report['text']['bytes'])}B), {report['made']}",
     )

@@ -105,7 +105,9 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
 
 
 def _groups(report: Mapping[str, Any], by: str) -> list[str]:
-    return list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
+    """Sources, kinds or scripts; of scripts only those with intervals, since the others have few documents."""
+    rows = [row for row in report["rows"] if row["by"] == by and (by != "script" or row["parity_low"] is not None)]
+    return list(dict.fromkeys(row["group"] for row in rows))
 
 
 def headline(report: Mapping[str, Any]) -> str:
@@ -209,5 +211,7 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
         caption = "Left of the line, a tokenizer needs fewer tokens for the same documents. "
         caption += f"{100 * report['confidence']:g} % intervals over documents, paired."
         caption += f" The {len(groups)} largest of {len(names)}." * (len(names) > len(groups))
+        if by == "script":
+            caption += " Scripts of too few documents for an interval are only in fertility.csv."
         drawn.append(Figure(f"parity-{by}", f"Tokens by {by}, against {reference}", drawing, caption, source))
     return drawn

@@ -13,7 +13,7 @@ from lm.data.sharding import copy_documents
 from lm.data.shards import Shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
 from lm.evaluate.distributed import load_and_evaluate
-from lm.model.weights import MODEL
+from lm.model.config import MODEL
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT, DivergedError

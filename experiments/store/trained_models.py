@@ -10,6 +10,7 @@ from experiments.results import Folder, TrainedTokenizer
 from experiments.store.artifacts import Store, artifact_at
 from experiments.store.manifest import MANIFEST
 from experiments.store.records import arm_labels
+from lm.model.config import MODEL
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
@@ -88,12 +89,12 @@ def open_model(
     Raises:
         UserError: If there is no model or no tokenizer, or the model was trained with another tokenizer.
     """
-    from lm.model.weights import MODEL, load_model  # Torch takes seconds to load
-
     if (artifact := artifact_at(folder, Folder)) is not None:
         folder = artifact.path
     if not (folder / MODEL).is_file():
         raise UserError(f"{folder} has no {MODEL}; name a language model's folder, such as artifacts/lm-0123456789ab")
+    from lm.model.weights import load_model  # Torch takes seconds to load
+
     model = load_model(folder, device)
     place = tokenizer or tokenizer_place(folder, model.tokenizer_sha256)
     loaded = load_pretrained(place).tokenizer

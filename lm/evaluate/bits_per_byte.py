@@ -68,6 +68,12 @@ class Grouping:
         if len(self.index) and not 0 <= int(self.index.min()) <= int(self.index.max()) < len(self.names):
             raise UserError(f"the index of a group is out of range ({len(self.names)} names)")
 
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Grouping:
+        """Documents by the name of their group, in the order of first appearance."""
+        distinct = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        return cls(tuple(distinct), np.array([distinct[name] for name in names], np.int32))
+
     def sums(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum of a per-document array over each group, float64[n_groups]."""
         return np.bincount(self.index, weights=values, minlength=len(self.names)).astype(np.float64)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lm.data.sharding import temporary_shards
 from lm.evaluate.bits_per_byte import KIND, SOURCE, Evaluation, Grouping
 from lm.evaluate.config import EvalConfig
@@ -71,13 +69,7 @@ def evaluate_texts(
     else:
         scorable = model  # type: ignore[assignment]
     with temporary_shards(tokenizer, documents) as shards:
-        groups = {name: grouped(given) for name, given in ((SOURCE, sources), (KIND, kinds)) if given is not None}
+        groups = {name: Grouping.of(given) for name, given in ((SOURCE, sources), (KIND, kinds)) if given is not None}
         return evaluate(
             scorable, shards, tokenizer.token_byte_lengths(), config or EvalConfig(), groups=groups, progress=progress
         )
-
-
-def grouped(names: Sequence[str]) -> Grouping:
-    """Documents by the name of their group, in the order of first appearance."""
-    distinct = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    return Grouping(tuple(distinct), np.array([distinct[name] for name in names], np.int32))

@@ -72,7 +72,7 @@ def weights_of(folder: Path) -> list[Path]:
     try:
         config = json.loads(text)  # may contain Infinity
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not JSON ({error})") from None
+        raise UserError(f"{path} is not JSON ({error}); correct it, as UTF-8 without a byte order mark") from None
     if not isinstance(config, dict):
         raise UserError(f"{path} is not a JSON object")
     own = config.get("transformers_weights")

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from tokenizer.errors import UserError
 from tokenizer.fields import check_fields, declare
 
+MODEL = "model.safetensors"
+"""Name of a model's file."""
 # hidden_size / n_layers where only n_layers is given.
 _ASPECT_RATIO = 64
 

@@ -13,7 +13,7 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from lm.model.config import ModelConfig
+from lm.model.config import MODEL, ModelConfig
 from lm.model.device import resolve_device
 from lm.model.transformer import Transformer
 from tokenizer import system
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-MODEL = "model.safetensors"
 _JSON, _CHECKSUM = "json", "xxh3_128"
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lm.data.shards import Shards
+from lm.model.config import MODEL
 from lm.model.device import memory_advice
-from lm.model.weights import MODEL, load_tensors
+from lm.model.weights import load_tensors
 from lm.train.distributed import current, lockstep
 from lm.train.interrupt import DeferredInterrupt
 from lm.train.summary import SUMMARY, TrainingSummary

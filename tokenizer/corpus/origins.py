@@ -82,10 +82,17 @@ def kind_of(file: File, kinds: Mapping[str, str]) -> str:
 
 
 def check_kinds(corpus: Corpus) -> None:
-    """Raise a UserError if `kinds` names a path of which the corpus has no file."""
-    found = {kind_of(file, corpus.config.kinds) for file, _ in [*corpus.files, *corpus.heldout_files]}
+    """Raise a UserError if `kinds` names a path of which the corpus has no file, or only files of earlier kinds."""
+    files = [file for file, _ in [*corpus.files, *corpus.heldout_files]]
+    found = {kind_of(file, corpus.config.kinds) for file in files}
     for kind, path in corpus.config.kinds.items():
         if kind not in found:
+            taken = [file for file in files if kind_of(file, {kind: path}) == kind]
+            if taken:
+                first = kind_of(taken[0], corpus.config.kinds)
+                raise UserError(
+                    f"kinds: {kind} and {first} both name {shown(str(taken[0]))}, and a file has one kind; remove one"
+                )
             raise UserError(
                 f"kinds: {kind}={path} is the path of no file of the text ({listed(corpus.config.places)}); write it "
                 "as in paths"

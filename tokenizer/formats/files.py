@@ -141,6 +141,8 @@ def detect(path: Path) -> tuple[str, list[Path]]:
             return "gpt2", [path.with_name(name) for name in pair]
     # Llama 3's ranks are a tokenizer.model.
     kind = {".json": "hf", ".tiktoken": "tiktoken", ".model": "tiktoken"}.get(path.suffix)
+    if path.suffix == ".gguf":
+        raise UserError(f"{path} is a file for llama.cpp; name the folder or the repository that it was made from")
     if kind is None:
         raise UserError(
             f"{path} is not a known tokenizer file: it must be a .json, merges.txt, vocab.bpe, .tiktoken or .model "
@@ -178,6 +180,8 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
     target, files = path, {}
     end = tokenizer.definition.end_of_text if tokenizer.definition.end_of_text != END_OF_TEXT else None
     if kind == "hf":
+        if path.suffix in (".tiktoken", ".gguf"):
+            raise UserError(f"{path} must be a folder, or end in .json")
         files = {HF_FILE: json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)}  # the layout of HF's own `save`
         if path.suffix == ".json":
             target, files = path.parent, {path.name: files[HF_FILE]}
@@ -200,10 +204,13 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
         target, files = path.parent, {path.name: ranks, path.name + _ABOUT: json.dumps(about, indent=2)}
     if target.exists() and not target.is_dir():
         raise UserError(f"{target} is a file; name a folder")
-    # Never overwrite: an existing file may contain settings that are not kept here, such as a chat template. One with
-    # the same content was written by this command before it was killed.
+    if target == path:
+        with writing(path), new_folder(path) as partial:
+            write_files(partial, files)
+        return [path / name for name in files]
+    # Never overwrite. A file with the same content was written by this command before it was killed.
     for name, content in files.items():
         if (target / name).exists() and read_bytes(target / name) != content.encode():
-            raise UserError(f"{target / name} already exists; name a new folder or file")
+            raise UserError(f"{target / name} already exists; name a new file")
     write_files(target, files)
     return [target / name for name in files]

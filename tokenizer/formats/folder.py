@@ -83,7 +83,13 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
     read = tokenizer.provenance.get(seen.KEY)
     hashes = {seen.FILE: read.data()} if isinstance(read, seen.Read) and read.hashes is not None else {}
     files = hashes | beside.files | texts
-    write_files(folder, files, remove={HF_FILE, seen.FILE} - files.keys())
+    earlier = {HF_FILE, seen.FILE}
+    if config is None:  # otherwise `transformers` has just written its own
+        # Templates and tokens of another tokenizer that was here before would be read as this one's.
+        templates = (folder / carried.TEMPLATE_FOLDER).glob("*.jinja")
+        earlier |= {f"{carried.TEMPLATE_FOLDER}/{path.name}" for path in templates}
+        earlier |= {carried.TEMPLATE_FILE, carried.MAP_FILE, carried.ADDED_FILE}
+    write_files(folder, files, remove=earlier - files.keys())
 
 
 def dumps(tokenizer: Described, files: dict[str, str]) -> str:

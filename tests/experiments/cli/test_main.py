@@ -249,6 +249,9 @@ def test_a_tilde_is_the_home_in_every_spelling(tmp_path, monkeypatch, mistake):
     assert {path.name for path in tmp_path.iterdir()} >= {"to", "out"}
     assert not (tmp_path / "~").exists()
     assert "(name the text without an option)" in mistake("train", "--text", "a.txt")
+    assert "a=a.txt:2: these texts have no names and no weights; write a.txt" in mistake(
+        "encode", "to", "a=a.txt:2", "--to", "shards"
+    )
     assert "unrecognized arguments: a.txt (text follows --text)" in mistake("inspect", "to", "a.txt")
     assert "none.jsonl: no such file" in mistake("score", "a/b", "a/none.jsonl")
     assert "none does not exist" in mistake("generate", "none", "--prompt", "a")
@@ -291,6 +294,8 @@ def test_flags_that_are_settings_are_named(words, message, mistake):
 
 def test_help_and_mistakes_load_no_slow_package(tmp_path):
     (tmp_path / "a.txt").write_text("a text")
+    (tmp_path / "points.csv").write_text("arm;seed\na;1\n")
+    train_bpe(["a text"], 257).save(tmp_path / "bpe")
     others = [name for name in main.NAMES if name != "pipeline"]  # which runs without arguments
     lines = [
         "pipeline --nothere", "pipeline nothere=1", "pipeline --help", *others, *(f"{name} --help" for name in others),
@@ -299,6 +304,8 @@ def test_help_and_mistakes_load_no_slow_package(tmp_path):
         "export nothere b --to hf", "extend nothere a.txt --vocab-size 300 --to b", "trim nothere a.txt --to b",
         "push nothere a/b", "score nothere a.txt", "generate nothere --prompt a", "compare nothere.csv",
         "downstream nothere --tasks a --out b", "downstream a/b --tasks . --out b", "extend-model nothere nothere b",
+        "compare points.csv", "export lm-a b --to hf", "score a/b a.txt --device tpu",
+        "choose a.txt --deployment a", "fertility bpe a.txt --deployment a", "inspect bpe --text nothere",
     ]  # fmt: skip
     code = f"""import sys
 from experiments.cli.main import run
@@ -308,6 +315,8 @@ for line in {lines}:
     code = run(line.split())
     slow = {{"torch", "pandas", "transformers", "lm_eval", "altair", "pyarrow", "scipy", "datasets"}} & {{*sys.modules}}
     assert not slow and code == (0 if "--help" in line else 2), (line, code, slow)
+import experiments.given_losses
+assert "torch" not in sys.modules
 """
     ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr

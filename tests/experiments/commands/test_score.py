@@ -54,6 +54,7 @@ def test_models_are_compared_as_given_and_scored_once(place, tmp_path, capsys, m
     assert [row["label"] for row in report["tokenizers"]] == ["small", "llama"]
     assert report["verdict"]["sentence"].startswith("As given, ")
     assert {row["group"] for row in report["differences"] if row["by"] == "kind"} == {"prose", "code"}
+    assert said.count("rows of the embedding belong to no id of the tokenizer") == 2
     for sentence in ("small <eos> (ends every text)", "llama <bos> (begins every text)"):
         assert sentence in said
         assert sentence in report["conditions"]
@@ -170,6 +171,12 @@ def test_wrong_arguments_are_named(place, mistake, tmp_path):
     weighted = ["score", place / "gpt", f"a={prose}", "--weights", "a=1", "c=2", "--out", tmp_path / "out"]
     assert "--weights c=2: name that text, as in c=" in mistake(*weighted)
     (table := tmp_path / "losses.csv").write_text("arm,document,bytes,nats\na,1,2,3\n")
+    for row, message in (
+        ("arm,doc,bytes,nats", "has no column document (it has arm, doc, bytes, nats)"),
+        ("arm;document;bytes;nats", "are separated by ';'; separate them by commas"),
+    ):
+        (other := tmp_path / "other.csv").write_text(f"{row}\na,1,2,3\n")
+        assert message in mistake("compare", other, "--out", tmp_path / "out")
     assert "--reference b: the first arm" in mistake("compare", table, "--reference", "b", "--out", tmp_path / "out")
     assert "named twice" in mistake(*arguments(place, f"a={place / 'gpt'}", f"a={place / 'gpt'}"))
     different = [f"a={place / 'gpt'}", f"a={place / 'llama'}"]

@@ -14,7 +14,8 @@ from tokenizers import Tokenizer as HfTokenizer
 from lm.bytelevel.byte_model import END, ByteModel
 from lm.bytelevel.tokenization_paths import TokenizationPaths
 from lm.evaluate.forward import LogitsModel
-from lm.hf.scoring import PretrainedModel, Start, start_of
+from lm.hf.first_token import Start, start_of
+from lm.hf.scoring import PretrainedModel
 from lm.model.generation import generate
 from lm.model.language_model import LanguageModel
 from lm.model.sampling import SamplingConfig

@@ -17,7 +17,8 @@ from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
 from lm.evaluate.texts import evaluate_texts
 from lm.hf import pretrained
-from lm.hf.scoring import PretrainedModel, Start, context_tokens, deployment_of, start_of
+from lm.hf.first_token import Start, start_of
+from lm.hf.scoring import PretrainedModel, context_tokens, deployment_of
 from tests.lm.conftest import TEXTS
 from tokenizer import Batch, UserError
 from tokenizer.external.load import load_pretrained

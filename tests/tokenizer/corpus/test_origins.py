@@ -77,6 +77,8 @@ def test_kinds_are_named_by_paths_or_by_a_field(config, tmp_path):
     check_kinds(Corpus(by_path))
     with pytest.raises(UserError, match=r"nowhere.*write it as in paths"):
         check_kinds(Corpus(dataclasses.replace(text, kinds={"code": "nowhere"})))
+    with pytest.raises(UserError, match=r"prose and English both name .*plain.txt, and a file has one kind"):
+        check_kinds(Corpus(dataclasses.replace(text, kinds={"English": str(plain), "prose": str(plain.parent)})))
     by_field = Corpus(dataclasses.replace(config, kind_field="url"))
     origins = [origin for origin, _ in documents_by_origin(by_field, "all")]
     assert origins[:3] == ["site0.org: one.jsonl", "site1.org: one.jsonl", "site2.org: one.jsonl"]

@@ -146,6 +146,8 @@ def test_the_identity_is_that_without_settings(source, tokenizer, tmp_path):
     again = Tokenizer.load(tmp_path / "saved")
     assert again.sha256 == loaded.sha256
     assert carried.carried(again).files[TEMPLATE_FILE] == "edited"
+    tokenizer.save(tmp_path / "saved")  # another one, without templates
+    assert TEMPLATE_FILE not in carried.carried(Tokenizer.load(tmp_path / "saved")).files
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "tiktoken"])
