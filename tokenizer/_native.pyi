@@ -206,7 +206,7 @@ class SuperwordTrainer:
     @property
     def statistics(self) -> dict[str, int]: ...
 
-_Texts = Sequence[str] | tuple[_U8, _I64] | Batch
+_Texts = Sequence[str] | Batch
 
 @final
 class Encoder:
