@@ -192,16 +192,16 @@ impl Cuts {
         range.filter(|&at| is_start(text[at])).find(|&at| self.is_safe(definition, text, at))
     }
 
-    /// The safe cuts in a range of positions, the last one first.
-    pub fn last_first<'a>(
-        &'a self,
-        definition: &'a Definition,
-        text: &'a [u8],
+    /// The last safe cut in a range of positions that `may_cut` accepts, too.
+    pub fn last(
+        &self,
+        definition: &Definition,
+        text: &[u8],
         range: Range<usize>,
-    ) -> impl Iterator<Item = usize> + 'a {
-        (range.start.max(1)..range.end)
-            .rev()
-            .filter(move |&at| is_start(text[at]) && self.is_safe(definition, text, at))
+        may_cut: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let mut starts = (range.start.max(1)..range.end).rev().filter(|&at| is_start(text[at]));
+        starts.find(|&at| self.is_safe(definition, text, at) && may_cut(at))
     }
 }
 

@@ -26,8 +26,8 @@ impl TextStream {
         self.pending.extend_from_slice(part);
         if let Some(ahead) = preparation.looks_ahead() {
             let (text, end) = (&self.pending[..], (self.pending.len() + 1).saturating_sub(ahead));
-            let safe = encoder.cuts.last_first(encoder.definition(), text, self.searched..end);
-            let cut = safe.filter(|&at| preparation.may_cut(text, at)).next().unwrap_or(0);
+            let may_cut = |at| preparation.may_cut(text, at);
+            let cut = encoder.cuts.last(encoder.definition(), text, self.searched..end, may_cut).unwrap_or(0);
             preparation.encode(encoder, &text[..cut], state, out)?;
             self.pending.drain(..cut);
             self.searched = end.saturating_sub(cut);
