@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import operator
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -330,7 +329,7 @@ class Definition:
     @cached_property
     def encoder(self) -> _native.Encoder:
         """The native encoder."""
-        encoder = _native.Encoder(
+        return _native.Encoder(
             self.vocab,
             # Bytes without a token never occur in text; any byte's id serves as a placeholder.
             [self.byte_ids[0] if i < 0 else i for i in self.byte_ids],
@@ -342,13 +341,6 @@ class Definition:
             whole=(self.ordinary_ids() if self.ignore_merges else np.empty(0)).astype(np.uint32),
             eligible=self.eligible,
         )
-        if encoder.late_merges:
-            warnings.warn(
-                f"{encoder.late_merges} merges rank before the superword merges, but join tokens that only superword "
-                "merges produce; they are applied together with the superword merges: exact, but possibly slower",
-                stacklevel=4,
-            )
-        return encoder
 
 
 class Described(Protocol):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray | _native.Batch"
-Given: TypeAlias = "list[str] | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | _native.Batch"
-"""Texts in a form that the core accepts: strings, UTF-8 with offsets, or a `Batch`."""
+Given: TypeAlias = "list[str] | _native.Batch"
+"""Texts in a form that the core accepts."""
 _LONGEST_NAME = 256
 _SHORT = 1 << 14
 _NAMES = 32
@@ -26,7 +26,7 @@ _NAMES = 32
 
 
 def given(texts: Texts) -> Given:
-    """Convert texts for the core; the text of Arrow arrays with one chunk is not copied.
+    """Convert texts for the core; the text of Arrow arrays is copied.
 
     Raises:
         UserError: `texts` is a single string or not a sequence, or an Arrow array of another type or with nulls.
@@ -37,7 +37,7 @@ def given(texts: Texts) -> Given:
         if isinstance(texts, _native.Batch):
             return texts
         if _is_arrow(texts):
-            return _buffers(texts)
+            return _batch(texts)
         if isinstance(texts, Mapping | bytes) or not isinstance(texts, Iterable):
             kind = type(texts).__name__
             raise UserError(f"texts are {kind}; a batch is a list of strings, or an Arrow array of them")
@@ -84,7 +84,7 @@ def _is_arrow(value: object) -> bool:
     return any(kind.__module__.partition(".")[0] == "pyarrow" for kind in type(value).__mro__)
 
 
-def _buffers(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _batch(texts: Any) -> _native.Batch:
     import pyarrow as pa
 
     if not isinstance(texts, pa.Array | pa.ChunkedArray):
@@ -98,16 +98,13 @@ def _buffers(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
             f"text {first} of the Arrow array is null ({texts.null_count} are): remove nulls with drop_null(), or "
             "replace them by empty texts with fill_null('')"
         )
-    if isinstance(texts, pa.ChunkedArray):
-        # Casting gives 64-bit offsets, which the combined chunks may need.
-        texts = texts.chunk(0) if texts.num_chunks == 1 else texts.cast(pa.large_string()).combine_chunks()
-    width: Any = np.int32 if pa.types.is_string(texts.type) else np.int64
-    _, offsets, data = texts.buffers()
-    if not len(texts):
-        return np.empty(0, np.uint8), np.zeros(1, np.int64)
-    places = np.frombuffer(offsets, width)[texts.offset : texts.offset + len(texts) + 1]
-    text = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return text, places.astype(np.int64, copy=False)
+    chunks = pa.chunked_array([texts]) if isinstance(texts, pa.Array) else texts
+    column = chunks.cast(pa.large_string()).combine_chunks()  # with 64-bit offsets, which the chunks together may need
+    if not len(column):
+        return _native.Batch.from_texts([])
+    _, offsets, data = column.buffers()
+    places = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    return _native.Batch.from_buffers(np.frombuffer(data or b"", np.uint8), places)
 
 
 def check_text(text: object, what: str = "the text") -> None:

@@ -228,7 +228,6 @@ class Tokenizer(TokenizerLike):
 
         Args:
             texts: strings, or a pyarrow Array or ChunkedArray of them (string or large_string; nulls are rejected).
-                Arrays with a single chunk are not copied.
             allowed_special: see `encode`.
             disallowed_special: see `encode`; empty by default.
             threads: see the class.

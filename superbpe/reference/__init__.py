@@ -6,16 +6,3 @@
 
 from superbpe.reference.competition import boundless, interleave, runs, times_applied
 from superbpe.reference.phase2 import cut_span, is_allowed, length_quantile, pairs_of, train, training_pieces
-
-__all__ = [
-    "boundless",
-    "cut_span",
-    "interleave",
-    "is_allowed",
-    "length_quantile",
-    "pairs_of",
-    "runs",
-    "times_applied",
-    "train",
-    "training_pieces",
-]

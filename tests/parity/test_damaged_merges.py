@@ -1,7 +1,6 @@
 """Lists in which merges of phase 1 join what phase 2 makes, beside the reference and HF `tokenizers`."""
 
 import json
-import warnings
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,7 +12,6 @@ from tests import texts
 from tests.generated import by_definition, spelled
 from tokenizer import Tokenizer, formats
 
-ONE_PASS = ["superwords", "spans_superwords", "unfenced"]
 DAMAGES = ["moved", "swapped", "repeated", "shuffled at the transition", "shuffled"]
 
 
@@ -38,7 +36,6 @@ def damaged(ours, how, *, n_merges=20, seed=7):
 
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("name", ["superwords", "unfenced"])
-@pytest.mark.filterwarnings("ignore:.*merges rank before the superword merges")
 def test_ids_equal_the_reference_and_hf(name, how, trained, disputed):
     ours = damaged(trained[name], how)
     theirs = tokenizers.Tokenizer.from_str(json.dumps(formats.hf_json(ours)))
@@ -53,25 +50,3 @@ def test_ids_equal_the_reference_and_hf(name, how, trained, disputed):
         found = ours.encode_ordinary(text)
         assert spelled(ours, found) == by_definition(ours, text)
         assert [i for part in ours.encode_iter([text[:99], text[99:300], text[300:]]) for i in part.tolist()] == found
-
-
-def test_the_tokenizer_says_how_many_merges_are_late(trained):
-    ours = damaged(trained["superwords"], "repeated")
-    late = set(ours.merge_ids[ours.n_phase1_merges :, 2].tolist())
-    n = 0
-    for left, right, new in ours.merge_ids[: ours.n_phase1_merges].tolist():
-        if new not in late and (left in late or right in late):  # those repeated count where they are last
-            late.add(new)
-            n += 1
-    assert n > 20
-    with pytest.warns(UserWarning, match=f"^{n} merges rank before the superword merges, but join tokens that only"):
-        ours.encode_ordinary("in the")
-
-
-@pytest.mark.parametrize("name", [*ONE_PASS, "two_pass", "gpt2", "none"])
-def test_sound_tokenizers_say_nothing(name, trained):
-    ours = trained[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Tokenizer.from_ranks(ours.ranks(), pattern=ours.pattern).encode_ordinary("in the")
-        ours.cut(1000).encode_ordinary("in the")

@@ -48,16 +48,6 @@ def test_arrow_arrays_are_encoded_as_lists(name, trained):
     assert_same(tokenizer.encode_batch(Batch.from_texts(DOCUMENTS)), expected)
 
 
-def test_arrow_text_is_read_without_a_copy():
-    from tokenizer import documents
-
-    array = pa.array(["abc", "de"], pa.large_string())
-    for given_ in (array, pa.chunked_array([array]), pa.array(["abc", "de"])):
-        data, _ = documents.given(given_)
-        buffers = (given_.chunk(0) if isinstance(given_, pa.ChunkedArray) else given_).buffers()
-        assert data.__array_interface__["data"][0] == buffers[2].address
-
-
 def test_nulls_and_malformed_buffers_are_rejected(trained):
     encode, count = trained["gpt2"].encode_batch, trained["gpt2"].count_tokens_batch
     null = pa.array(["a", None, "b", None])

@@ -48,7 +48,6 @@ def _same(tokenizer, trimmed, text):
     return True
 
 
-@pytest.mark.filterwarnings("ignore:.*merges rank before")
 @examples(
     6,
     60,

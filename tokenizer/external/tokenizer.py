@@ -226,5 +226,4 @@ def _strings(texts: Texts) -> list[str]:
         for i, text in enumerate(given):
             documents.check_text(text, f"text {i}")
         return given
-    batch = given if isinstance(given, _native.Batch) else _native.Batch.from_buffers(*given)
-    return [batch.text(i) for i in range(len(batch))]
+    return [given.text(i) for i in range(len(given))]

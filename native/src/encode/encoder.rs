@@ -17,8 +17,6 @@ pub struct Encoder {
     pub(super) definition: Definition,
     pub(super) level1: Level1,
     pub(super) level2: Option<Level2>,
-    /// Number of merges of the first level's part of the list that join products of the second. Level 2 applies them.
-    pub late_merges: usize,
     /// Where texts can be cut without changing their ids.
     pub(super) cuts: Cuts,
     /// States that no call is using.
@@ -34,7 +32,7 @@ impl Encoder {
         assert!(definition.merges.len() <= MOST_MERGES, "ranks are below {MOST_MERGES}");
         let superwords = definition.phase1 < definition.merges.len();
         let cut_all = superwords && definition.second_pass_fence.is_none();
-        let Levels { first, second, late, leaves } = Levels::new(&definition);
+        let Levels { first, second, leaves } = Levels::new(&definition);
         let n_tokens = definition.tokens.len();
         let (level2, packed) = if second.is_empty() {
             (None, Vec::new())
@@ -45,7 +43,6 @@ impl Encoder {
         Self {
             level1: Level1::new(&definition, &first, cut_all, packed),
             level2,
-            late_merges: late,
             cuts: Cuts::new(&definition),
             definition,
             states: Pool::default(),

@@ -137,8 +137,6 @@ impl Level2 {
             if start == at + 2 && is_merge(found) {
                 block.ids[block.n] = product(found) & ID;
                 block.n += 1;
-            } else if start == at + 3 {
-                self.merge_three_in_block(block, at);
             } else if start - at <= SCAN {
                 self.merge_few_in_block(block, at..start);
             } else {
@@ -187,23 +185,6 @@ impl Level2 {
             packed[at] & FIRST == 0 && (!self.seams || is_in_table())
         };
         1 + (1..packed.len()).take_while(open).count()
-    }
-
-    /// Merges a run of three tokens of a block: half of all runs of more than two. Saves a tenth of the time on code.
-    #[inline(always)]
-    fn merge_three_in_block(&self, block: &mut Block, at: usize) {
-        let (left, right) = (block.found[at], block.found[at + 1]);
-        let best = left.min(right);
-        if !is_merge(best) {
-            return block.copy(at..at + 3);
-        }
-        let [a, _, c] = *block.packed[at..].first_chunk().expect("space");
-        let (a, c) = if left == best { (product(best), c) } else { (a, product(best)) };
-        let found = self.pair(a, c);
-        let merged = is_merge(found);
-        let first = if merged { product(found) } else { a };
-        *block.ids[block.n..].first_chunk_mut().expect("space") = [first & ID, c & ID];
-        block.n += 2 - merged as usize;
     }
 
     /// Merges a run of up to `SCAN` tokens of a block.

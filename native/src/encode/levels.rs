@@ -27,8 +27,6 @@ pub(super) struct Levels {
     /// In order of rank, like `second`.
     pub(super) first: Vec<Rule>,
     pub(super) second: Vec<Rule>,
-    /// Number of merges in `second` that rank before the split.
-    pub(super) late: usize,
     /// None if the second level is empty, or if a token has several derivations, which only two-pass tokenizers allow.
     pub(super) leaves: Option<Leaves>,
 }
@@ -39,7 +37,7 @@ impl Levels {
         let split = split(definition);
         let before = rules.partition_point(|rule| (rule.rank as usize) < split);
         if before == rules.len() {
-            return Self { first: rules, second: Vec::new(), late: 0, leaves: None };
+            return Self { first: rules, second: Vec::new(), leaves: None };
         }
         let one_pass = definition.second_pass_fence.is_none(); // a two-pass tokenizer never returns to phase 1
         let n = definition.tokens.len();
@@ -47,16 +45,13 @@ impl Levels {
         let (mut made, mut made_in_second, mut made_twice) = (vec![false; n], vec![false; n], false);
         let mut leftmost: Vec<u32> = (0..n as u32).collect();
         let mut rightmost = leftmost.clone();
-        let mut late = 0;
         for i in parts_first(definition, &rules) {
             let [left, right, new] =
                 [rules[i].merge.left, rules[i].merge.right, rules[i].merge.new].map(|id| id as usize);
             made_twice |= std::mem::replace(&mut made[new], true);
-            if i < before {
-                if !one_pass || !made_in_second[left] && !made_in_second[right] {
-                    continue;
-                }
-                late += 1;
+            let late = one_pass && (made_in_second[left] || made_in_second[right]);
+            if i < before && !late {
+                continue;
             }
             (in_second[i], made_in_second[new]) = (true, true);
             leftmost[new] = leftmost[left];
@@ -65,7 +60,7 @@ impl Levels {
         debug_assert!(!(one_pass && made_twice), "`effective_rules` leaves one derivation");
         let mut place = 0..rules.len();
         let (second, first) = rules.into_iter().partition(|_| place.next().is_some_and(|i| in_second[i]));
-        Self { first, second, late, leaves: (!made_twice).then_some((leftmost, rightmost)) }
+        Self { first, second, leaves: (!made_twice).then_some((leftmost, rightmost)) }
     }
 }
 
@@ -154,14 +149,15 @@ mod tests {
             let mut late = late(&rules, phase1);
             late.sort_unstable();
             let of_second: Vec<u32> = levels.second.iter().map(|rule| rule.rank).collect();
-            assert_eq!(of_second[..levels.late], late, "{merges:?}");
+            assert!(of_second.starts_with(&late), "{merges:?}");
+            assert!(of_second[late.len()..].iter().all(|&rank| rank as usize >= phase1));
             assert!(levels.first.is_sorted_by_key(|rule| rule.rank) && of_second.is_sorted());
             assert_eq!(levels.first.len() + levels.second.len(), rules.len());
             assert!(levels.second.is_empty() || levels.leaves.is_some());
-            damaged += usize::from(levels.late > 0);
-            if levels.late > 0 && case % 5 != 4 {
+            damaged += usize::from(!late.is_empty());
+            if !late.is_empty() && case % 5 != 4 {
                 on_first += levels.first.len();
-                on_second += levels.late;
+                on_second += late.len();
             }
 
             let long = if case % 10 == 0 { 400 } else { 40 };
@@ -192,16 +188,16 @@ mod tests {
         (b'a'..=b'z').for_each(|letter| add(b" ", &[letter]));
         (b'a'..=b'z').for_each(|letter| add(&[letter], b" a"));
         let levels = Levels::new(&one_pass(&tokens, &merges, 40, ""));
-        assert_eq!((levels.first.len(), levels.second.len(), levels.late), (26, 26, 0));
+        assert_eq!((levels.first.len(), levels.second.len()), (26, 26));
         merges.rotate_left(1); // " a" comes last
         let levels = Levels::new(&one_pass(&tokens, &merges, 30, ""));
-        assert_eq!((levels.first.len(), levels.second.len(), levels.late), (25, 27, 0));
+        assert_eq!((levels.first.len(), levels.second.len()), (25, 27));
         assert_eq!(levels.second.last().unwrap().rank, 51);
         // In a two-pass tokenizer the second level is phase 2, and no merge is late.
         let two_pass =
             Definition { second_pass_fence: Some(Scanner::new("").unwrap()), ..one_pass(&tokens, &merges, 30, "") };
         let levels = Levels::new(&two_pass);
-        assert_eq!((levels.first.len(), levels.second.len(), levels.late), (30, 22, 0));
+        assert_eq!((levels.first.len(), levels.second.len()), (30, 22));
     }
 
     #[test]

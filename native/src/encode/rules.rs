@@ -99,39 +99,26 @@ const SUPERWORDS: f64 = 0.05;
 ///
 /// `tokens`: bytes by rank. Returns the ranks of the two parts of each token, or None for single bytes and for tokens
 /// that merging never produces.
-///
-/// The token that two parts spell is looked up by a fingerprint that is computed from theirs: comparing bytes would
-/// take time quadratic in the length of a token.
 pub fn recover_merges(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
     let n = tokens.len() as u32;
-    let mut fingerprints: Vec<Fingerprint> = tokens.iter().map(|token| Fingerprint::of(token)).collect();
-    let ranks: hashbrown::HashMap<[u64; 2], u32, rustc_hash::FxBuildHasher> =
-        fingerprints.iter().zip(0..).map(|(print, rank)| (print.value, rank)).collect();
+    let ranks: hashbrown::HashMap<&[u8], u32, rustc_hash::FxBuildHasher> =
+        tokens.iter().map(Vec::as_slice).zip(0..).collect();
     // Bytes that are not tokens get numbers after the ranks.
-    let byte_ranks: Vec<u32> = (0..=255)
-        .map(|byte| {
-            let print = Fingerprint::of(&[byte]);
-            ranks.get(&print.value).copied().unwrap_or_else(|| {
-                fingerprints.push(print);
-                fingerprints.len() as u32 - 1
-            })
-        })
-        .collect();
+    let bytes: Vec<[u8; 1]> = (0..=255).map(|byte| [byte]).collect();
+    let number = |byte: u8| ranks.get(&[byte][..]).copied().unwrap_or(n + u32::from(byte));
+    let spelled = |part: u32| tokens.get(part as usize).map_or_else(|| &bytes[(part - n) as usize][..], Vec::as_slice);
     let (mut parts, mut scratch) = (Vec::new(), Scratch::default());
     tokens
         .iter()
         .zip(0..)
         .map(|(token, rank)| {
             // Merge without the last step, as in `keep_live`.
-            let pair = |left: u32, right: u32| {
-                let both = fingerprints[left as usize].followed_by(&fingerprints[right as usize]);
-                match ranks.get(&both) {
-                    Some(&new) if new != rank => pair_merge(new, new),
-                    _ => NO_MERGE,
-                }
+            let pair = |left: u32, right: u32| match ranks.get(&[spelled(left), spelled(right)].concat()[..]) {
+                Some(&new) if new != rank => pair_merge(new, new),
+                _ => NO_MERGE,
             };
             parts.clear();
-            parts.extend(token.iter().map(|&byte| byte_ranks[byte as usize]));
+            parts.extend(token.iter().map(|&byte| number(byte)));
             merge::merge_sequence(&mut parts, pair, &mut scratch);
             match parts[..] {
                 [left, right] if left < n && right < n => Some((left, right)),
@@ -139,38 +126,6 @@ pub fn recover_merges(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
             }
         })
         .collect()
-}
-
-/// Two polynomial hashes of a byte string modulo 2^61 - 1. For random points, two strings of up to 2^n bytes collide
-/// with probability 2^(2n - 122).
-struct Fingerprint {
-    value: [u64; 2],
-    /// The points to the power of the string's length.
-    shift: [u64; 2],
-}
-
-impl Fingerprint {
-    const MODULUS: u64 = (1 << 61) - 1;
-    const POINTS: [u64; 2] = [0x19FA_56DD_2AC0_D1B5, 0x0B3C_96F6_E73B_A4E1];
-
-    fn of(bytes: &[u8]) -> Self {
-        let mut print = Self { value: [0; 2], shift: [1; 2] };
-        for &byte in bytes {
-            let last = Self { value: [byte as u64 + 1; 2], shift: Self::POINTS };
-            print.value = print.followed_by(&last);
-            print.shift = std::array::from_fn(|i| Self::times(print.shift[i], Self::POINTS[i]));
-        }
-        print
-    }
-
-    /// The hashes of the concatenation.
-    fn followed_by(&self, next: &Self) -> [u64; 2] {
-        std::array::from_fn(|i| (Self::times(self.value[i], next.shift[i]) + next.value[i]) % Self::MODULUS)
-    }
-
-    fn times(a: u64, b: u64) -> u64 {
-        (a as u128 * b as u128 % Self::MODULUS as u128) as u64
-    }
 }
 
 #[cfg(test)]

@@ -104,12 +104,6 @@ impl Encoder {
         Ok(detached(py, || Ok(self.core.tokens_in_tokens()))?.into_pyarray(py))
     }
 
-    /// Number of phase-1 merges that join products of phase 2 and so apply among its merges.
-    #[getter]
-    fn late_merges(&self) -> usize {
-        self.core.late_merges
-    }
-
     /// Ids of one text.
     #[pyo3(signature = (text, preparation=None))]
     fn encode<'py>(

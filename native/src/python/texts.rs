@@ -1,21 +1,16 @@
 //! Documents from Python: the one way in for calls of any kind.
 
-use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::arrays;
 use super::calls::{brief, detached};
 use super::text::{utf8, Batch};
-use crate::text::documents::{check_utf8, slices};
 
 /// Documents from Python.
 #[derive(FromPyObject)]
 pub enum Texts<'py> {
     Strings(Bound<'py, PyList>),
     Batch(PyRef<'py, Batch>),
-    /// UTF-8 and offsets into it (Arrow's layout).
-    Buffers(PyReadonlyArray1<'py, u8>, PyReadonlyArray1<'py, i64>),
 }
 
 impl<'py> Texts<'py> {
@@ -25,7 +20,7 @@ impl<'py> Texts<'py> {
         (list.len() == 1).then(|| list.get_item(0).ok()).flatten()
     }
 
-    /// Runs work on the documents without the GIL, validated as UTF-8 and without copying where possible.
+    /// Runs work on the documents without the GIL.
     pub fn with<R: Send>(
         &self,
         py: Python<'_>,
@@ -35,15 +30,6 @@ impl<'py> Texts<'py> {
             Self::Batch(batch) => {
                 let batch = &*batch.0;
                 detached(py, || work(&batch.documents()))
-            }
-            Self::Buffers(data, offsets) => {
-                // Offsets are small, and all bounds checks rely on them, so they are copied.
-                let (data, offsets) = (arrays::slice(data)?, arrays::to_vec(offsets)?);
-                detached(py, || {
-                    let documents = slices(&data, &offsets, "buffer")?;
-                    check_utf8(&documents)?;
-                    work(&documents)
-                })
             }
             Self::Strings(list) => {
                 let texts: Vec<_> = list.iter().collect();

@@ -24,17 +24,6 @@ pub fn slices<'a, T>(data: &'a [T], offsets: &[i64], what: &str) -> Result<Vec<&
     offsets.windows(2).enumerate().map(document).collect()
 }
 
-/// Fails if a document is not UTF-8.
-pub fn check_utf8(documents: &[&[u8]]) -> Result<(), String> {
-    for (i, document) in documents.iter().enumerate() {
-        poll(document.len());
-        if let Err(error) = simdutf8::compat::from_utf8(document) {
-            return Err(format!("document {i} of the batch is not UTF-8 at its byte {}", error.valid_up_to()));
-        }
-    }
-    Ok(())
-}
-
 /// Results of consecutive documents: items, and the end of each document.
 struct Joined<T> {
     items: Vec<T>,
