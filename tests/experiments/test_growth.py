@@ -15,7 +15,7 @@ from tests.experiments.cluster.fake_ray import FakeRay
 from tests.experiments.conftest import run_stages, tiny_overrides
 from tokenizer import Corpus, count_pretokens, train_bpe
 
-FEW, MANY, MORE = 10, 30, 1.2
+FEW, MANY, MORE = 20, 60, 1.2
 """Numbers of files, and how much more than in proportion is accepted."""
 
 
