@@ -369,7 +369,7 @@ def _score(
 
     deployed = deployment or DEFAULT_DEPLOYMENT
     tokenizer_of = {given.arm: _tokenizer(context, given.arm, model) for given, model in reversed(opened.items())}
-    shards = encode(context, ShardConfig(), text, {name: tokenizer_of[name] for name in rungs[0]}, documents)
+    shards, _ = encode(context, ShardConfig(), text, {name: tokenizer_of[name] for name in rungs[0]}, documents)
     encoded = {name: EncodedArm.of(tokenizer_of[name], None, heldout_of) for name, heldout_of in shards.items()}
     scores, of_arm = {}, Counter(given.arm for given in models)
     numbers = {name: count(1) for name in of_arm}

@@ -20,7 +20,7 @@ from experiments.config import part, recorded
 from experiments.progress import Reporter
 from experiments.runs import chains, list_runs
 from experiments.settings import resolved
-from experiments.stages import STAGES, contamination, corpus, heldout
+from experiments.stages import STAGES, corpus, heldout
 from experiments.stages.context import open_context
 from experiments.stages.make_tokenizers import check_files, make_tokenizers
 from experiments.store.manifest import command_line
@@ -125,8 +125,7 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
         mode=config.budget.mode,
         heldout_sample=config.corpus.heldout_sample,
     )
-    overlap = contamination.measure(context, text, config.eval.contamination, documents)
-    encoded = _encoded(context, config, text, tokenizers, documents)
+    encoded, overlap = _encoded(context, config, text, tokenizers, documents)
     if "train_lm" not in stages:
         return Outcome()
     with context.reporter.stage("load PyTorch"):
@@ -201,17 +200,19 @@ def _encoded(
     text: Text,
     tokenizers: Mapping[str, ArmTokenizer],
     documents: Artifact[HeldoutDocuments],
-) -> dict[str, EncodedArm]:
+) -> tuple[dict[str, EncodedArm], Artifact[Contamination] | None]:
     """Encode the text with all tokenizers: the held-out documents first, which say how much space the others need."""
     from experiments.findings import terminal
     from experiments.stages.shards import EncodedArm, encode
 
     settings = config.shards
-    heldout = encode(context, settings, text, tokenizers, documents)
+    heldout, _ = encode(context, settings, text, tokenizers, documents)
     terminal.show_fertility(context, [(arm.label, heldout[name].contents) for name, arm in tokenizers.items()])
     counts = next((arm.counts.contents for arm in tokenizers.values() if arm.counts), None)
-    training = encode(context, settings, text, tokenizers, documents, heldout, counts)
-    return {name: EncodedArm.of(arm, training[name], heldout[name]) for name, arm in tokenizers.items()}
+    words = config.eval.contamination
+    training, overlap = encode(context, settings, text, tokenizers, documents, heldout, counts, words)
+    encoded = {name: EncodedArm.of(arm, training[name], heldout[name]) for name, arm in tokenizers.items()}
+    return encoded, overlap
 
 
 def _trained(

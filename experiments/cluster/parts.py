@@ -14,6 +14,7 @@ from experiments.cluster.tasks import Result, Task, as_progress
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
 from tokenizer.corpus.corpus import PART_BYTES
+from tokenizer.corpus.overlap import Overlap
 from tokenizer.corpus.seen import Read, about
 from tokenizer.files import digest
 from tokenizer.progress import Throttle
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from experiments.cluster.tasks import Beat, Blocks, Cluster, Work
     from superbpe.passes import Pass, State
     from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.corpus.overlap import Search
     from tokenizer.corpus.sources import Source
     from tokenizer.progress import Progress
 
@@ -172,13 +174,17 @@ def _add_passes(
 
 def write_shards(
     cluster: Cluster,
-    write: Callable[[Corpus, int, Callable[[int], None]], dict[str, Any]],
+    write: Callable[..., dict[str, Any]],
     corpus: Corpus,
     split: Split,
     folder: Path,
     progress: Progress | None = None,
-) -> None:
-    """Write all parts of a corpus by tasks, as `lm.data.sharding.write_parts` does.
+    *,
+    key: str = "",
+    search: Search | None = None,
+    part_bytes: int | None = None,
+) -> Overlap | None:
+    """Write all parts of a corpus by tasks, as `lm.data.sharding.map_parts` does, and look for documents in them.
 
     Args:
         cluster: where the tasks run.
@@ -187,17 +193,31 @@ def write_shards(
         split: side of its held-out split.
         folder: folder for the results of the tasks, which all machines see.
         progress: called with the bytes of files read.
+        key: hash of what `write` writes.
+        search: documents to look for.
+        part_bytes: bytes of files of a part; None for those of shards.
+
+    Returns:
+        The documents that were found.
 
     Raises:
         UserError: there are no documents.
     """
-    work = partial(_write_part, write, cluster.threads)
-    for _ in cluster.map_parts("encode", work, corpus, split, folder, progress, PART_BYTES):
-        pass
+    work = partial(_write_part, write, search, cluster.threads)
+    overlap, n_bytes = None if search is None else search.opened(), 0
+    for result in cluster.map_parts("encode", work, corpus, split, folder, progress, part_bytes or PART_BYTES, key):
+        n_bytes += result.value["n_bytes"]
+        if overlap is not None:
+            overlap.mark(next(result.blocks())["marks"])
+    return None if overlap is None else Overlap(*overlap.found(), n_bytes)
 
 
 def _write_part(
-    write: Callable[[Corpus, int, Callable[[int], None]], dict[str, Any]], threads: int, part: Corpus, beat: Beat
+    write: Callable[..., dict[str, Any]], search: Search | None, threads: int, part: Corpus, beat: Beat
 ) -> Blocks:
-    yield from ()
-    return write(part, threads, beat)
+    if search is None:
+        return write(part, threads, beat)
+    overlap = search.opened()
+    value = write(part, threads, beat, lambda batch, _: overlap.scan(batch, 1))
+    yield {"marks": overlap.marks()}
+    return value

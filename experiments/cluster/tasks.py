@@ -319,6 +319,7 @@ class Cluster:
         folder: Path,
         progress: Progress | None = None,
         part_bytes: int | None = None,
+        key: str = "",
     ) -> Generator[Result]:
         """Work on the parts of a corpus; yields their results in order.
 
@@ -327,16 +328,17 @@ class Cluster:
             work: called with each part; returns `n_bytes` of text, and `skipped` as `part.skipped.so_far()`.
             corpus: the corpus.
             split: side of its held-out split.
-            folder: folder for results with the same settings, which all machines see.
+            folder: folder for results, which all machines see.
             progress: called with the bytes of files read.
             part_bytes: size of a part; None for `runner.part_mb`.
+            key: hash of the settings of `work`, if the folder may have results with others.
 
         Raises:
             UserError: there are no documents.
         """
         parts = corpus.parts(split, part_bytes or self.part_bytes)
         tasks = [
-            Task(f"{name}-{i:05}", [split, part.part_identity()], part, part.stored_bytes)
+            Task(f"{name}-{i:05}", [split, part.part_identity(), key], part, part.stored_bytes)
             for i, part in enumerate(parts)
         ]
         tick, values = Throttle(progress, "bytes of files read", sum(task.size for task in tasks)), []

@@ -12,11 +12,12 @@ from experiments.cluster import parts as cluster_parts
 from experiments.cluster.parts import count
 from experiments.stages import corpus as corpus_stage
 from experiments.stages.heldout import _survey
-from lm.data.sharding import ShardConfig, join_parts, write_part, write_parts, write_shards
+from lm.data.sharding import ShardConfig, join_parts, map_parts, write_part, write_shards
 from lm.data.shards import Shards
 from tests import other_tokenizers
 from tokenizer import Corpus, UserError, count_pretokens, train_bpe
 from tokenizer.external.load import load_pretrained
+from tokenizer.progress import Throttle
 
 SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
 
@@ -43,7 +44,7 @@ def test_shards_of_tokenizers_that_change_text_are_equal(files, cluster, tmp_pat
         return join_parts(target, tokenizer, layout, corpus.parts(), corpus.skipped.summary())
 
     for threads in (1, 6):
-        manifest = written(f"here{threads}", local, partial(write_parts, threads=threads, report=lambda _: None))
+        manifest = written(f"here{threads}", local, partial(map_parts, threads=threads, report=Throttle(None, "")))
     written("cluster", files, partial(cluster_parts.write_shards, cluster, folder=tmp_path / "tasks"))
     assert len(manifest["shards"]) > len(whole["shards"])  # every part begins a new file
     for other in ("here6", "cluster"):
@@ -70,10 +71,11 @@ def test_shards_continue_after_a_kill(files, tmp_path, monkeypatch):
         return write_part({target: tokenizer}, config, "train", part, *args)
 
     with pytest.raises(KeyboardInterrupt):
-        write_parts(killed, files, "train", 1, lambda _: None)
+        map_parts(killed, files, "train", 1, Throttle(None, ""))
     done = {path: path.stat().st_mtime_ns for path in (tmp_path / "a/parts").rglob("tokens*")}
     assert done
-    write_parts(partial(write_part, {target: tokenizer, other: tokenizer}, config, "train"), files, "train", 1, int)
+    both = partial(write_part, {target: tokenizer, other: tokenizer}, config, "train")
+    map_parts(both, files, "train", 1, Throttle(None, ""))
     assert all(path.stat().st_mtime_ns == time for path, time in done.items())
     join = partial(join_parts, tokenizer=tokenizer, config=config, parts=files.parts(), skipped={})
     rename, moved = Path.rename, []
