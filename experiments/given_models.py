@@ -27,6 +27,7 @@ from experiments.results import TokenizerFolder, TrainedModel
 from experiments.stages import heldout
 from experiments.stages.context import open_context
 from experiments.stages.corpus import Text
+from experiments.stages.count import first_pass
 from experiments.stages.shards import EncodedArm, encode
 from experiments.stages.tokenizers import ArmTokenizer, keep
 from experiments.store import records
@@ -361,7 +362,8 @@ def _score(
                 f"{given.model} and {other.model} are models of the arm {given.arm}, but have different tokenizers; "
                 "give each tokenizer its own arm"
             )
-    documents = heldout.describe(context, text)
+    documents = first_pass(context, text, [], documents=True).documents
+    assert documents is not None
     heldout.check_weights(documents, settings.weights)
     with context.reporter.stage("load PyTorch"):
         from experiments.stages import evaluate

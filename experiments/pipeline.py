@@ -22,7 +22,8 @@ from experiments.runs import chains, list_runs
 from experiments.settings import resolved
 from experiments.stages import STAGES, corpus, heldout
 from experiments.stages.context import open_context
-from experiments.stages.make_tokenizers import check_files, make_tokenizers
+from experiments.stages.count import first_pass
+from experiments.stages.make_tokenizers import check, load_existing, make_tokenizers
 from experiments.store.manifest import command_line
 from lm.evaluate.config import EvalConfig
 from tokenizer.files import read_json
@@ -100,22 +101,24 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
         resolve_device(config.lm.train.device)  # fails early if the device is missing
     arms = resolve_arms(config)
     if "train_bpe" in stages:
-        check_files(arms)
+        check(arms, stages)
     runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, config.budget)
     budget = config.budget if "train_lm" in stages else None
     text = corpus.prepare(context, config.corpus, budget)
-    loads = "train_bpe" in stages and any(arm.source is not None for arm in arms)
-    documents = heldout.describe(context, text) if loads or (budget and config.eval.weights) else None
-    if documents is not None:
-        heldout.check_weights(documents, config.eval.weights)
     longest = config.eval.context_bytes if budget else math.inf
-    tokenizers = make_tokenizers(context, text, arms, stages, budget, longest, documents)
+    existing = load_existing(context, arms, longest) if "train_bpe" in stages else {}
+    wanted = "shard" in stages or bool(existing)
+    passed = first_pass(context, text, [arm for arm in arms if arm.trained], documents=wanted)
+    if passed.documents is not None and budget:
+        heldout.check_weights(passed.documents, config.eval.weights)
+    tokenizers = make_tokenizers(context, text, arms, stages, existing, passed, budget, longest)
     if "shard" not in stages:
         return Outcome()
     from experiments.findings import precision  # slow to import, though without Torch
 
     scoring = part(EvalConfig, config.eval)
-    documents = documents or heldout.describe(context, text)
+    documents = passed.documents
+    assert documents is not None
     precision.announce(
         context,
         documents,

@@ -167,8 +167,8 @@ def _read(
             return write_shards(cluster, write, corpus, split, results, progress, key=key, search=search)
         # Each task reads all documents to look for, so these tasks read at least as much text.
         write_shards(cluster, write, corpus, split, results, progress, key=key)
-        look, size = partial(write_part, {}, settings, split), search.documents.stored_bytes
-        return write_shards(cluster, look, corpus, split, results, progress, search=search, part_bytes=size)
+        only_look, size = partial(write_part, {}, settings, split), search.documents.stored_bytes
+        return write_shards(cluster, only_look, corpus, split, results, progress, search=search, part_bytes=size)
 
 
 def _check_space(context: Context, heldout: Mapping[Path, ShardsFolder], counts: Counts) -> None:

@@ -214,12 +214,13 @@ class Counters:
     """Counts the pretokens of a text that is cut in several ways. Made by `counting`.
 
     Attributes:
+        cuts: the ways.
         recorder: records the text.
         n_bytes: bytes of text so far.
     """
 
     def __init__(self, counters: Sequence[tuple[Cut, _native.PretokenCounter]]) -> None:
-        self.recorder, self.n_bytes = Recorder(), 0
+        self.cuts, self.recorder, self.n_bytes = [cut for cut, _ in counters], Recorder(), 0
         self._counters, self._n_documents, self._lock = counters, 0, Lock()
 
     def add(self, batch: _native.Batch, *, record: bool = False) -> None:

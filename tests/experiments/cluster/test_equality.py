@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 from experiments.cluster import parts as cluster_parts
-from experiments.cluster.parts import count
 from experiments.stages import corpus as corpus_stage
-from experiments.stages.heldout import _survey
+from experiments.stages.count import _task
 from lm.data.sharding import ShardConfig, join_parts, map_parts, write_part, write_shards
 from lm.data.shards import Shards
 from tests import other_tokenizers
 from tokenizer import Corpus, UserError, count_pretokens, train_bpe
 from tokenizer.external.load import load_pretrained
 from tokenizer.progress import Throttle
+from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Cut
 
 SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
+COUNTING = {"threads": 1, "memory_bytes": None, "spill_folder": None}
 
 
 def files_of(folder):
@@ -103,9 +104,10 @@ def test_errors_are_those_of_this_machine(files, cluster, tmp_path, split, setti
     tokenizer = train_bpe(count_pretokens(files, **SETTINGS), 300)
     empty = Corpus(replace(files.config, **settings))
     write = partial(write_part, {tmp_path / "s": tokenizer}, ShardConfig(), split)
+    survey = partial(_task, "", [], COUNTING, True)
     for where, action in (
         (split, lambda: cluster_parts.write_shards(cluster, write, empty, split, tmp_path / "tasks")),
-        ("heldout", lambda: list(cluster.map_parts("survey", _survey, empty, "heldout", tmp_path / "survey"))),
+        ("heldout", lambda: list(cluster.map_parts("survey", survey, empty, "heldout", tmp_path / "survey"))),
     ):
         with pytest.raises(UserError) as expected:
             list(empty.batches(where))
@@ -129,5 +131,9 @@ def test_text_that_is_not_divided_is_named(files, monkeypatch, settings, named):
 
 def test_a_text_with_a_budget_is_one_task(files, cluster, tmp_path):
     limited = Corpus(replace(files.config, max_bytes=5000))
-    assert count(cluster, limited, tmp_path, SETTINGS) == count_pretokens(Corpus(limited.config), **SETTINGS)
+    cuts = [Cut.of(pattern, "document", DEFAULT_SPECIAL_TOKENS) for pattern in ("gpt2", "none")]
+    work = partial(_task, "", cuts, COUNTING, False)
+    results = list(cluster.map_parts("count", work, limited, "train", tmp_path))
+    for cut, counts in zip(cuts, cluster_parts.add_counts(cluster, results, tmp_path, None), strict=True):
+        assert counts == count_pretokens(Corpus(limited.config), cut.pattern, threads=1)
     assert cluster.ray.submitted == ["count-00000"]
