@@ -460,7 +460,7 @@ class _Run:
             self.explained = True
             _logger.warning(
                 "%d tasks have waited for %d seconds, each for %d CPUs and %d GPUs (free: %d of %d CPUs). Other "
-                "programs use the cluster, or a worker hangs (`ray status`). To stop, press Ctrl-C; the same command resumes",
+                "programs use the cluster, or a worker hangs (`ray status`); after Ctrl-C, the same command resumes",
                 len(self.submitted) + len(self.waiting),
                 WAIT_SECONDS,
                 *self.needed.values(),
