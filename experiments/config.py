@@ -211,8 +211,8 @@ class HeldoutConfig(EvalConfig):
     """How held-out text is scored, and checked for overlap with the training text.
 
     Attributes:
-        contamination: Words of the n-grams by which held-out text is looked for in the training text, which is read
-            once more for that; 13 as in GPT-3 (Brown et al., 2020, appendix C). None for no measurement.
+        contamination: Words of the n-grams by which held-out text is looked for in the training text, while it is
+            encoded; 13 as in GPT-3 (Brown et al., 2020, appendix C). None for no measurement.
         tokenizer_luck: Whether every recipe is also trained on halves of the training text, so that intervals include
             the luck of the text that tokenizers are trained on; with three seeds or more.
     """

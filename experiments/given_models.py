@@ -27,6 +27,7 @@ from experiments.results import TokenizerFolder, TrainedModel
 from experiments.stages import heldout
 from experiments.stages.context import open_context
 from experiments.stages.corpus import Text
+from experiments.stages.count import first_pass
 from experiments.stages.shards import EncodedArm, encode
 from experiments.stages.tokenizers import ArmTokenizer, keep
 from experiments.store import records
@@ -368,7 +369,8 @@ def _score(
                 f"{given.model} and {other.model} are models of the arm {given.arm}, but have different tokenizers; "
                 "give each tokenizer its own arm"
             )
-    documents = heldout.describe(context, text)
+    documents = first_pass(context, text, [], documents=True).documents
+    assert documents is not None
     heldout.check_weights(heldout.kinds_of(documents.contents.names["source"]), settings.weights)
     with context.reporter.stage("load PyTorch"):
         from experiments.stages import evaluate
@@ -376,7 +378,7 @@ def _score(
 
     deployed = deployment or DEFAULT_DEPLOYMENT
     tokenizer_of = {given.arm: _tokenizer(context, given.arm, model) for given, model in reversed(opened.items())}
-    shards = encode(context, ShardConfig(), text, {name: tokenizer_of[name] for name in rungs[0]}, documents)
+    shards, _ = encode(context, ShardConfig(), text, {name: tokenizer_of[name] for name in rungs[0]}, documents)
     encoded = {name: EncodedArm.of(tokenizer_of[name], None, heldout_of) for name, heldout_of in shards.items()}
     scores, of_arm = {}, Counter(given.arm for given in models)
     numbers = {name: count(1) for name in of_arm}

@@ -20,9 +20,10 @@ from experiments.config import part, recorded
 from experiments.progress import Reporter
 from experiments.runs import chains, list_runs
 from experiments.settings import resolved
-from experiments.stages import STAGES, contamination, corpus, heldout
+from experiments.stages import STAGES, corpus, heldout
 from experiments.stages.context import open_context
-from experiments.stages.make_tokenizers import check_files, make_tokenizers
+from experiments.stages.count import first_pass
+from experiments.stages.make_tokenizers import check, load_existing, make_tokenizers
 from experiments.store.manifest import command_line
 from lm.evaluate.config import EvalConfig
 from tokenizer.files import read_json
@@ -100,22 +101,25 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
         resolve_device(config.lm.train.device)  # fails early if the device is missing
     arms = resolve_arms(config)
     if "train_bpe" in stages:
-        check_files(arms)
+        check(arms, stages)
     runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, config.budget)
     budget = config.budget if "train_lm" in stages else None
     text = corpus.prepare(context, config.corpus, budget)
-    loads = "train_bpe" in stages and any(arm.source is not None for arm in arms)
-    documents = heldout.describe(context, text) if loads or (budget and config.eval.weights) else None
-    if documents is not None:
-        heldout.check_weights(heldout.kinds_of(documents.contents.names["source"]), config.eval.weights)
     longest = config.eval.context_bytes if budget else math.inf
-    tokenizers = make_tokenizers(context, text, arms, stages, budget, longest, documents)
+    existing = load_existing(context, arms, longest) if "train_bpe" in stages else {}
+    wanted = "shard" in stages or bool(existing)
+    passed = first_pass(context, text, [arm for arm in arms if arm.trained], documents=wanted)
+    if passed.documents is not None and budget:
+        kinds = heldout.kinds_of(passed.documents.contents.names["source"])
+        heldout.check_weights(kinds, config.eval.weights)
+    tokenizers = make_tokenizers(context, text, arms, stages, existing, passed, budget, longest)
     if "shard" not in stages:
         return Outcome()
     from experiments.findings import precision  # slow to import, though without Torch
 
     scoring = part(EvalConfig, config.eval)
-    documents = documents or heldout.describe(context, text)
+    documents = passed.documents
+    assert documents is not None
     precision.announce(
         context,
         documents,
@@ -125,8 +129,7 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
         mode=config.budget.mode,
         heldout_sample=config.corpus.heldout_sample,
     )
-    overlap = contamination.measure(context, text, config.eval.contamination, documents)
-    encoded = _encoded(context, config, text, tokenizers, documents)
+    encoded, overlap = _encoded(context, config, text, tokenizers, documents)
     if "train_lm" not in stages:
         return Outcome()
     with context.reporter.stage("load PyTorch"):
@@ -201,17 +204,19 @@ def _encoded(
     text: Text,
     tokenizers: Mapping[str, ArmTokenizer],
     documents: Artifact[HeldoutDocuments],
-) -> dict[str, EncodedArm]:
+) -> tuple[dict[str, EncodedArm], Artifact[Contamination] | None]:
     """Encode the text with all tokenizers: the held-out documents first, which say how much space the others need."""
     from experiments.findings import terminal
     from experiments.stages.shards import EncodedArm, encode
 
     settings = config.shards
-    heldout = encode(context, settings, text, tokenizers, documents)
+    heldout, _ = encode(context, settings, text, tokenizers, documents)
     terminal.show_fertility(context, [(arm.label, heldout[name].contents) for name, arm in tokenizers.items()])
     counts = next((arm.counts.contents for arm in tokenizers.values() if arm.counts), None)
-    training = encode(context, settings, text, tokenizers, documents, heldout, counts)
-    return {name: EncodedArm.of(arm, training[name], heldout[name]) for name, arm in tokenizers.items()}
+    words = config.eval.contamination
+    training, overlap = encode(context, settings, text, tokenizers, documents, heldout, counts, words)
+    encoded = {name: EncodedArm.of(arm, training[name], heldout[name]) for name, arm in tokenizers.items()}
+    return encoded, overlap
 
 
 def _trained(

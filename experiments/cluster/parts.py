@@ -14,18 +14,20 @@ from experiments.cluster.tasks import Result, Task, as_progress
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
 from tokenizer.corpus.corpus import PART_BYTES
-from tokenizer.corpus.seen import Read, about
+from tokenizer.corpus.overlap import Overlap
+from tokenizer.corpus.seen import Read
 from tokenizer.files import digest
 from tokenizer.progress import Throttle
-from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
+from tokenizer.train.counting import PretokenCounts, mix_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from experiments.cluster.tasks import Beat, Blocks, Cluster, Work
     from superbpe.passes import Pass, State
     from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.corpus.overlap import Search
     from tokenizer.corpus.sources import Source
     from tokenizer.progress import Progress
 
@@ -63,53 +65,36 @@ def add_up(
     return results[0]
 
 
-def count(
-    cluster: Cluster, corpus: Corpus, folder: Path, settings: Mapping[str, Any], progress: Progress | None = None
-) -> PretokenCounts:
-    """Count the training documents of a corpus; the result equals that of `count_pretokens`.
-
-    Args:
-        cluster: where the tasks run.
-        corpus: the corpus.
-        folder: folder for the counts of the parts, which all machines see.
-        settings: further arguments of `count_pretokens`. `threads` and `memory_bytes` apply to each task.
-        progress: called with the number of bytes counted.
-
-    Raises:
-        UserError: as `count_pretokens`.
-    """
-    results = list(cluster.map_parts("count", partial(_count, settings), corpus, "train", folder, progress))
-    counted = [result for result in results if result.value["n_bytes"]]
-    if not counted:
-        return count_pretokens(corpus, **settings)  # explains that all documents are empty
-    counts = _counts(add_up(cluster, "count", counted, _add_counts, folder, progress))
-    assert counts.read is not None
-    counts.read["texts"] = [about(corpus)]  # a part does not know all places
-    return counts
+def add_counts(
+    cluster: Cluster, results: Sequence[Result], folder: Path, progress: Progress | None
+) -> list[PretokenCounts]:
+    """Add up the counts that tasks have saved of the parts of a text, for each way in which it was cut."""
+    results = [result for result in results if result.value["n_bytes"]] or results[:1]
+    return list(_counts(add_up(cluster, "count", results, _add_counts, folder, progress)))
 
 
-def _count(settings: Mapping[str, Any], part: Corpus, beat: Beat) -> Blocks:
-    values = yield from _save(count_pretokens(part, **settings, progress=as_progress(beat)))
-    return {"about": values, "n_bytes": values["n_bytes"], "skipped": part.skipped.so_far()}
+def save_counts(all_counts: Iterable[PretokenCounts]) -> Blocks:
+    """Yield counts, each as a block of arrays; returns the rest, as JSON."""
+    about = []
+    for counts in all_counts:
+        columns = dict(vars(counts))
+        assert counts.read is not None
+        yield {name: columns.pop(name) for name in ("data", "offsets", "counts")} | {"hashes": counts.read.hashes}
+        about.append({**columns, "pattern": [counts.pattern.name, counts.pattern.regex]})
+    return {"counts": about}
 
 
-def _save(counts: PretokenCounts) -> Blocks:
-    columns = dict(vars(counts))
-    assert counts.read is not None
-    yield {name: columns.pop(name) for name in ("data", "offsets", "counts")} | {"hashes": counts.read.hashes}
-    return {**columns, "pattern": [counts.pattern.name, counts.pattern.regex]}
-
-
-def _counts(result: Result) -> PretokenCounts:
-    values, arrays = result.value["about"], dict(next(result.blocks()))
-    special_tokens, pattern = tuple(values["special_tokens"]), patterns.Pattern(*values["pattern"])
-    read = Read(values["read"])
-    read.hashes = arrays.pop("hashes")
-    return PretokenCounts(**{**values, "special_tokens": special_tokens, "pattern": pattern, "read": read}, **arrays)
+def _counts(result: Result) -> Iterator[PretokenCounts]:
+    for values, block in zip(result.value["counts"], result.blocks(), strict=False):
+        arrays, read = dict(block), Read(values["read"])
+        special_tokens, pattern = tuple(values["special_tokens"]), patterns.Pattern(*values["pattern"])
+        read.hashes = arrays.pop("hashes")
+        yield PretokenCounts(**{**values, "special_tokens": special_tokens, "pattern": pattern, "read": read}, **arrays)
 
 
 def _add_counts(results: Sequence[Result], _: Beat) -> Blocks:
-    return {"about": (yield from _save(mix_counts([(_counts(result), 1) for result in results])))}
+    of_cuts = zip(*map(_counts, results), strict=True)
+    return (yield from save_counts(mix_counts([(counts, 1) for counts in of_parts]) for of_parts in of_cuts))
 
 
 @dataclass(frozen=True)
@@ -172,13 +157,17 @@ def _add_passes(
 
 def write_shards(
     cluster: Cluster,
-    write: Callable[[Corpus, int, Callable[[int], None]], dict[str, Any]],
+    write: Callable[..., dict[str, Any]],
     corpus: Corpus,
     split: Split,
     folder: Path,
     progress: Progress | None = None,
-) -> None:
-    """Write all parts of a corpus by tasks, as `lm.data.sharding.write_parts` does.
+    *,
+    key: str = "",
+    search: Search | None = None,
+    part_bytes: int | None = None,
+) -> Overlap | None:
+    """Write all parts of a corpus by tasks, as `lm.data.sharding.map_parts` does, and look for documents in them.
 
     Args:
         cluster: where the tasks run.
@@ -187,17 +176,31 @@ def write_shards(
         split: side of its held-out split.
         folder: folder for the results of the tasks, which all machines see.
         progress: called with the bytes of files read.
+        key: hash of what `write` writes.
+        search: documents to look for.
+        part_bytes: bytes of files of a part; None for those of shards.
+
+    Returns:
+        The documents that were found.
 
     Raises:
         UserError: there are no documents.
     """
-    work = partial(_write_part, write, cluster.threads)
-    for _ in cluster.map_parts("encode", work, corpus, split, folder, progress, PART_BYTES):
-        pass
+    work = partial(_write_part, write, search, cluster.threads)
+    overlap, n_bytes = None if search is None else search.opened(), 0
+    for result in cluster.map_parts("encode", work, corpus, split, folder, progress, part_bytes or PART_BYTES, key):
+        n_bytes += result.value["n_bytes"]
+        if overlap is not None:
+            overlap.mark(next(result.blocks())["marks"])
+    return None if overlap is None else Overlap(*overlap.found(), n_bytes)
 
 
 def _write_part(
-    write: Callable[[Corpus, int, Callable[[int], None]], dict[str, Any]], threads: int, part: Corpus, beat: Beat
+    write: Callable[..., dict[str, Any]], search: Search | None, threads: int, part: Corpus, beat: Beat
 ) -> Blocks:
-    yield from ()
-    return write(part, threads, beat)
+    if search is None:
+        return write(part, threads, beat)
+    overlap = search.opened()
+    value = write(part, threads, beat, lambda batch, _: overlap.scan(batch, 1))
+    yield {"marks": overlap.marks()}
+    return value

@@ -1,7 +1,7 @@
 """Tasks on a Ray cluster. Ray schedules them, and repeats those whose worker died.
 
 Added here: a task whose result exists is not run again, and a task that runs without progress is ended and submitted
-again. A task may wait for a worker as long as it takes; a line says if no machine is large enough.
+again. A task may wait for a worker as long as it takes; a line says what it waits for.
 
 Results and signs of life of running tasks are files in a folder that all machines see. A result is a record,
 `NAME-HASH.json`, and the file of arrays that the record lists with its checksum.
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     """A function of the argument of a task."""
 
 BEAT_SECONDS = 2.0
+WAIT_SECONDS = 120
+"""If none of the tasks has started after this time, a line says so."""
 SHARE = "set artifacts to a folder that all machines of the cluster share"
 RETRIES = 11
 """Ray repeats a task this often after its worker died."""
@@ -319,6 +321,7 @@ class Cluster:
         folder: Path,
         progress: Progress | None = None,
         part_bytes: int | None = None,
+        key: str = "",
     ) -> Generator[Result]:
         """Work on the parts of a corpus; yields their results in order.
 
@@ -327,16 +330,17 @@ class Cluster:
             work: called with each part; returns `n_bytes` of text, and `skipped` as `part.skipped.so_far()`.
             corpus: the corpus.
             split: side of its held-out split.
-            folder: folder for results with the same settings, which all machines see.
+            folder: folder for results, which all machines see.
             progress: called with the bytes of files read.
             part_bytes: size of a part; None for `runner.part_mb`.
+            key: hash of the settings of `work`, if the folder may have results with others.
 
         Raises:
             UserError: there are no documents.
         """
         parts = corpus.parts(split, part_bytes or self.part_bytes)
         tasks = [
-            Task(f"{name}-{i:05}", [split, part.part_identity()], part, part.stored_bytes)
+            Task(f"{name}-{i:05}", [split, part.part_identity(), key], part, part.stored_bytes)
             for i, part in enumerate(parts)
         ]
         tick, values = Throttle(progress, "bytes of files read", sum(task.size for task in tasks)), []
@@ -360,7 +364,8 @@ class _Run:
         self.silent: Counter[Task] = Counter()  # how often each was ended
         self.n_submitted = self.last_started = 0  # numbers of tasks in the order in which Ray gets and starts them
         self.numbers: dict[Task, int] = {}
-        self.looked = time.monotonic()
+        self.looked = self.waits_since = time.monotonic()
+        self.explained = False
         self.execute = self.ray.remote(num_cpus=cluster.threads, num_gpus=gpus, max_retries=RETRIES)(execute)
         self.work = self.ray.put(work) if self.waiting else None
         self.needed = {"CPU": cluster.threads, "GPU": gpus}
@@ -406,6 +411,7 @@ class _Run:
             for ref, task in list(self.submitted.items()):
                 if self._listen(task):
                     self._end(ref, task)
+            self._explain()
 
     def _result(self, ref: Any, task: Task) -> Result:
         errors = self.ray.exceptions
@@ -427,11 +433,12 @@ class _Run:
         before, heard = self.signs.get(task, (None, now))
         if sign is not None:
             self.last_started = max(self.last_started, number)
-        elif before is not None:
+        elif before is not None and before.time:
             sign = before
-        elif number < self.last_started and not task.memory:  # a later one has started, so this one does not wait
-            sign = Sign(1, "an unknown machine", 0, 0.0)
+        elif not task.memory and (number < self.last_started or self._has_room()):
+            sign = Sign(1, "an unknown machine", 0, 0.0)  # it does not wait for a worker
         else:
+            self.signs.pop(task, None)
             return False
         if sign != before:
             if sign.attempt > (before.attempt if before is not None else 1):
@@ -439,6 +446,27 @@ class _Run:
             self.signs[task] = sign, now
             return False
         return limit is not None and now - heard > limit
+
+    def _has_room(self) -> bool:
+        """Whether one of the machines could surely start another task, so that none waits for CPUs."""
+        free, n_machines = self.ray.available_resources().get("CPU", 0), len(self._machines())
+        return not self.needed["GPU"] and free > n_machines * (self.needed["CPU"] - 1)
+
+    def _explain(self) -> None:
+        """Say once why nothing happens: all tasks may wait for workers, as long as it takes, or a worker may hang."""
+        if self.signs or not self.submitted:
+            self.waits_since = time.monotonic()
+        elif time.monotonic() - self.waits_since > WAIT_SECONDS and not self.explained:
+            self.explained = True
+            _logger.warning(
+                "%d tasks have waited for %d seconds, each for %d CPUs and %d GPUs (free: %d of %d CPUs). Other "
+                "programs use the cluster, or a worker hangs (`ray status`); after Ctrl-C, the same command resumes",
+                len(self.submitted) + len(self.waiting),
+                WAIT_SECONDS,
+                *self.needed.values(),
+                self.ray.available_resources().get("CPU", 0),
+                self.ray.cluster_resources().get("CPU", 0),
+            )
 
     def _end(self, ref: Any, task: Task) -> None:
         """End a silent task, and put it in the queue again."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.cluster.tasks import as_progress
 from experiments.numbers import percent, si
 from experiments.results import Contamination
-from experiments.stages import heldout
-from tokenizer.corpus.overlap import Overlap, find_overlap, measured_text
+from experiments.store.artifacts import Wanted
 from tokenizer.durable import replacing
 from tokenizer.files import read_arrays
 
@@ -20,13 +17,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.cluster.tasks import Beat, Blocks, Cluster
-    from experiments.results import HeldoutDocuments
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
-    from tokenizer.corpus.corpus import Corpus
-    from tokenizer.progress import Progress
+    from tokenizer.corpus.overlap import Overlap
 
 KIND = "contamination"
 _ARRAYS = "contamination.npz"
@@ -50,84 +44,30 @@ def sentence(totals: Contamination) -> str:
     )
 
 
-def measure(
-    context: Context, text: Text, n_words: int | None, documents: Artifact[HeldoutDocuments]
-) -> Artifact[Contamination] | None:
-    """Look for the n-grams of the held-out documents in all training text.
+def wanted(text: Text, n_words: int) -> Wanted:
+    """The artifact of the search for the n-grams of the held-out documents in all training text."""
+    config = {"ngram_words": n_words, "version": _VERSION, **text.heldout_identity()}
+    return Wanted(Contamination, KIND, config, {"corpus": text.hash})
 
-    Args:
-        context: Context of the run.
-        text: The corpus.
-        n_words: Words of an n-gram (`eval.contamination`); None or 0 for no measurement.
-        documents: The held-out documents.
-    """
-    if not n_words:
-        return None
-    corpus, cluster, progress = text.corpus, context.cluster, context.reporter.progress
 
-    def find(folder: Path) -> Overlap:
-        if cluster is not None:
-            with cluster.results(folder / "parts") as results:
-                return search(cluster, corpus, heldout.reread(documents), results, n_words, progress)
-        training = corpus.batches("train", readers=2, in_order=False)
-        threads = context.runner.threads
-        measured = measured_text(heldout.reread(documents).batches("heldout"), n_words)
-        return find_overlap(measured, training, threads=threads, progress=progress)
-
-    def build(folder: Path) -> Contamination:
-        overlap = find(folder)
-        with replacing(folder / _ARRAYS) as file:
-            np.savez_compressed(file, allow_pickle=False, shared_words=overlap.shared)
-        return Contamination(
-            corpus=text.hash,
-            ngram_words=n_words,
-            n_documents=len(overlap.words),
-            clean_documents=int((overlap.shared == 0).sum()),
-            whole_documents=int(overlap.whole.sum()),
-            n_words=int(overlap.words.sum()),
-            shared_words=int(overlap.shared.sum()),
-            training_bytes=overlap.training_bytes,
-        )
-
-    return context.make(
-        KIND,
-        Contamination,
-        KIND,
-        config={"ngram_words": n_words, "version": _VERSION, **text.heldout_identity()},
-        inputs={"corpus": text.hash},
-        build=build,
-        describe=lambda totals: f"{sentence(totals).removesuffix('.')}, of {si(totals.training_bytes)}B",
-        row=Contamination.save,
-        resumable=cluster is not None,
+def save(found: Overlap, n_words: int, text: Text, folder: Path) -> Contamination:
+    """Write what was found."""
+    with replacing(folder / _ARRAYS) as file:
+        np.savez_compressed(file, allow_pickle=False, shared_words=found.shared)
+    return Contamination(
+        corpus=text.hash,
+        ngram_words=n_words,
+        n_documents=len(found.words),
+        clean_documents=int((found.shared == 0).sum()),
+        whole_documents=int(found.whole.sum()),
+        n_words=int(found.words.sum()),
+        shared_words=int(found.shared.sum()),
+        training_bytes=found.training_bytes,
     )
 
 
-def search(
-    cluster: Cluster, corpus: Corpus, measured: Corpus, folder: Path, n_words: int, progress: Progress | None = None
-) -> Overlap:
-    """Look for held-out documents in the training documents of a corpus, as `find_overlap` does, by tasks.
-
-    Args:
-        cluster: Where the tasks run.
-        corpus: The corpus.
-        measured: Its held-out documents, which all machines see.
-        folder: Folder for results, which all machines see.
-        n_words: Words of an n-gram; 0 to compare whole documents only.
-        progress: Called with the bytes of files read.
-    """
-    overlap, n_bytes = measured_text(measured.batches("heldout"), n_words), 0
-    # Each task reads all measured text, so it searches at least as much.
-    size = max(measured.stored_bytes, cluster.part_bytes)
-    work = partial(_search, measured, n_words, cluster.threads)
-    for result in cluster.map_parts("overlap", work, corpus, "train", folder, progress, part_bytes=size):
-        overlap.mark(next(result.blocks())["marks"])
-        n_bytes += result.value["n_bytes"]
-    return Overlap(*overlap.found(), n_bytes)
-
-
-def _search(measured: Corpus, n_words: int, threads: int, part: Corpus, beat: Beat) -> Blocks:
-    overlap = measured_text(measured.batches("heldout"), n_words)
-    batches = part.batches("train", readers=2, in_order=False)
-    n_bytes = find_overlap(overlap, batches, threads=threads, progress=as_progress(beat)).training_bytes
-    yield {"marks": np.asarray(overlap.marks())}
-    return {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}
+def show(context: Context, overlap: Artifact[Contamination]) -> None:
+    """Report what was found."""
+    totals = overlap.contents
+    what = f"{sentence(totals).removesuffix('.')}, of {si(totals.training_bytes)}B"
+    context.done(KIND, overlap, what, totals.save())

@@ -1,18 +1,20 @@
 """The held-out documents: their text, and size, hash, source and script of each. They do not depend on the tokenizer.
 
-They are looked for once, in all of the corpus. Later stages read the copy that is written here.
+They are looked for once, while the corpus is counted. Later stages read the copy that is written here.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from typing import TYPE_CHECKING
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from experiments.results import HeldoutDocuments
-from lm.data.survey import Survey, joined, survey
+from experiments.store.artifacts import Wanted
+from lm.data.survey import Survey, joined
 from lm.evaluate.bits_per_byte import KIND, SOURCE, Grouping, sampling_units
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
@@ -21,13 +23,12 @@ from tokenizer.errors import UserError, did_you_mean, quoted
 from tokenizer.files import read_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from experiments.cluster.tasks import Beat, Blocks
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
@@ -39,33 +40,24 @@ _MOST_KINDS = 100
 _VERSION = 4
 
 
-def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
-    """Copy the held-out documents, find the source and the script of each, and hash them.
+class Copy:
+    """A copy of the held-out documents, and facts about each, which parts of the corpus are added to in order."""
 
-    Raises:
-        UserError: If the records do not have the field that `corpus.source_field` names.
-    """
-    cluster, progress = context.cluster, context.reporter.progress
+    def __init__(self, folder: Path, target: pa.NativeFile) -> None:
+        self._folder, self._target = folder, target
+        self._surveys: list[Survey] = []
 
-    def find(folder: Path, copy: pa.NativeFile) -> Survey:
-        if cluster is None:
-            return _read(text.corpus, copy)
-        surveys = []
-        with cluster.results(folder / "parts") as results:
-            for result in cluster.map_parts("survey", _survey, text.corpus, "heldout", results, progress):
-                (block,) = result.blocks()
-                copy.write(block.pop("text"))
-                surveys.append(Survey(**result.value["names"], **block))
-        return joined(surveys)
+    def add(self, texts: BinaryIO, facts: Survey) -> None:
+        """Add documents, as JSON lines."""
+        shutil.copyfileobj(texts, self._target)
+        self._surveys.append(facts)
 
-    def build(folder: Path) -> HeldoutDocuments:
-        import pyarrow as pa  # slow to import
-
-        with replacing(folder / _TEXT) as file, pa.CompressedOutputStream(file, "zstd") as copy:
-            documents = find(folder, copy)
+    def save(self, text: Text) -> HeldoutDocuments:
+        """Write the facts, after all documents."""
+        documents = joined(self._surveys)
         if not len(documents):
             next(text.corpus.batches("heldout"))  # explains why there are none
-        with replacing(folder / _ARRAYS) as file:
+        with replacing(self._folder / _ARRAYS) as file:
             np.savez_compressed(
                 file, allow_pickle=False, bytes=documents.n_bytes, source=documents.source, script=documents.script,
                 hash=documents.hashes,
@@ -79,44 +71,35 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
             skipped=text.corpus.skipped.summary(),
         )
 
-    return context.make(
-        "documents",
-        HeldoutDocuments,
-        "documents",
-        config={
-            **{key: getattr(text.corpus.config, key) for key in ("kind_field", "kinds", "source_field")},
-            "version": _VERSION,
-            **text.heldout_identity(),
-        },
-        inputs={"corpus": text.hash},
-        build=build,
-        describe=lambda held: (
-            f"heldout: {held.n_documents:,} documents, sources: {len(held.names['source']):,}, scripts: "
-            + ", ".join(held.names["script"])
-        ),
-        resumable=cluster is not None,
-    )
+
+@contextmanager
+def copying(folder: Path | None) -> Iterator[Copy | None]:
+    """Yield a copy to add documents to, in a folder; None without one."""
+    if folder is None:
+        yield None
+        return
+    import pyarrow as pa  # slow to import
+
+    with replacing(folder / _TEXT) as file, pa.CompressedOutputStream(file, "zstd") as target:
+        yield Copy(folder, target)
 
 
-def _read(corpus: Corpus, copy: pa.NativeFile, done: Callable[[int], object] = lambda _: None) -> Survey:
-    """Survey the held-out documents, and write them as JSON lines."""
-    return survey(
-        corpus,
-        "heldout",
-        done=done,
-        take=lambda document: copy.write(json.dumps({"text": document}, ensure_ascii=False).encode() + b"\n"),
-    )
+def wanted(text: Text) -> Wanted:
+    """The artifact: a copy of the held-out documents, and the size, hash, source and script of each."""
+    config = {
+        **{key: getattr(text.corpus.config, key) for key in ("kind_field", "kinds", "source_field")},
+        "version": _VERSION,
+        **text.heldout_identity(),
+    }
+    return Wanted(HeldoutDocuments, "documents", config, {"corpus": text.hash})
 
 
-def _survey(part: Corpus, beat: Beat) -> Blocks:
-    import pyarrow as pa
-
-    copy = pa.BufferOutputStream()
-    facts = vars(_read(part, copy, beat))
-    names = {name: value for name, value in facts.items() if isinstance(value, list)}
-    arrays = {name: value for name, value in facts.items() if name not in names}
-    yield {"text": np.frombuffer(copy.getvalue(), np.uint8), **arrays}
-    return {"names": names, "n_bytes": int(facts["n_bytes"].sum()), "skipped": part.skipped.so_far()}
+def show(context: Context, documents: Artifact[HeldoutDocuments]) -> None:
+    """Report the held-out documents."""
+    held = documents.contents
+    scripts = ", ".join(held.names["script"])
+    what = f"heldout: {held.n_documents:,} documents, sources: {len(held.names['source']):,}, scripts: {scripts}"
+    context.done("documents", documents, what)
 
 
 def reread(artifact: Artifact[HeldoutDocuments]) -> Corpus:

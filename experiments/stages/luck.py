@@ -87,8 +87,15 @@ def divide(corpus: Corpus) -> Halves:
     """Read the training text, or a sample of it, and divide it into halves of about the same size within each kind."""
     names: dict[str, int] = {}
     facts = array("q")
+    n_bytes, first_texts = 0, list[str]()
     for place, name, text in _documents(corpus):
-        facts.extend((place, names.setdefault(name, len(names)), len(text.encode())))
+        size = len(text.encode())
+        facts.extend((place, names.setdefault(name, len(names)), size))
+        n_bytes += size
+        if n_bytes <= MOST_BYTES:
+            first_texts.append(text)
+        else:
+            first_texts.clear()
     source, origin, sizes = np.array(facts).reshape(-1, 3).T
     kinds = heldout.kinds_of(list(names))
     kind = np.zeros(len(sizes), np.int64) if kinds is None else kinds.index[origin]
@@ -103,9 +110,9 @@ def divide(corpus: Corpus) -> Halves:
             parts[drawn] = len(names) + drawn
         taken[drawn] = True
         first[:, drawn] = [_portion(parts[drawn], sizes[drawn], 0.5, rng) for _ in range(SPLITS)]
-    wanted = iter(taken.tolist())
+    texts = first_texts if n_bytes <= MOST_BYTES else (text for _, _, text in _documents(corpus))
     return Halves(
-        texts=[text for _, _, text in _documents(corpus) if next(wanted)],
+        texts=[text for text, wanted in zip(texts, taken.tolist(), strict=True) if wanted],
         weights=[weight for _, _, weight in corpus.by_source()],
         source=source[taken],
         first=first[:, taken],
@@ -173,7 +180,7 @@ def measure(
 ) -> dict[str, Luck]:
     """Train every recipe on both halves of five divisions of the training text, and score the tokenizers.
 
-    This process reads the whole text twice, and has up to 50 MB of it in memory.
+    This process reads the whole text once, or twice if it is larger than 50 MB, and has up to 50 MB of it in memory.
 
     Returns:
         The measurements by arm, without arms that have no recipe.

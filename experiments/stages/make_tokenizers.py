@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from experiments.results import HeldoutDocuments
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
+    from experiments.stages.count import Passed
     from experiments.store.artifacts import Artifact
     from tokenizer.interface import TokenizerLike
 
 
-def check_files(arms: Sequence[Arm]) -> None:
-    """Raise a UserError, before any work, if a tokenizer that is a file does not exist."""
+def check(arms: Sequence[Arm], stages: Collection[str]) -> None:
+    """Raise a UserError, before any work, if a tokenizer is a file that does not exist, or cannot end documents."""
     for arm in arms:
+        if "shard" in stages and arm.source is None and END_OF_TEXT not in arm.bpe.special_tokens:
+            raise UserError(f"bpe.special_tokens of {arm.name} lacks {END_OF_TEXT}, which ends documents; add it")
         if arm.recipe == "file" and arm.source is not None and not Path(arm.source).exists():
             near = did_you_mean(arm.source, map(str, [*Path(arm.source).parent.glob("*"), *Path().glob("*")]))
             raise UserError(
@@ -43,38 +46,50 @@ def check_files(arms: Sequence[Arm]) -> None:
             )
 
 
+def load_existing(context: Context, arms: Sequence[Arm], context_bytes: float = math.inf) -> dict[str, ArmTokenizer]:
+    """Load the tokenizers of arms that are not trained, before hours of work.
+
+    Args:
+        context: Context of the run.
+        arms: The arms.
+        context_bytes: Context in which the models are scored, which no token may exceed.
+    """
+    tokenizers = {arm.name: _existing(context, arm) for arm in arms if arm.source is not None}
+    _check_lengths(tokenizers, context_bytes)
+    return tokenizers
+
+
 def make_tokenizers(
     context: Context,
     text: Text,
     arms: Sequence[Arm],
     stages: Collection[str],
+    existing: Mapping[str, ArmTokenizer],
+    passed: Passed,
     budget: BudgetConfig | None = None,
     context_bytes: float = math.inf,
-    documents: Artifact[HeldoutDocuments] | None = None,
 ) -> dict[str, ArmTokenizer]:
-    """Count pretokens, train phase 1 once for all arms that can share it, and finish every arm.
+    """Train phase 1 once for all arms that can share it, and finish every arm.
 
     Args:
         context: Context of the run.
         text: The corpus.
         arms: The arms.
         stages: Stages of the pipeline to run. With `train_bpe` but not `train_superbpe`, only phase 1 runs.
+        existing: The tokenizers of arms that are not trained, by name.
+        passed: The counts of arms that are trained, and the held-out documents.
         budget: Budget of the models, for which the counted text must be large enough; None without models.
         context_bytes: Context in which the models are scored, which no token may exceed.
-        documents: The held-out documents; needed with arms that are loaded.
 
     Returns:
         The tokenizers by the name of the arm, in the order of `arms`, without those that these stages do not make.
     """
-    tokenizers: dict[str, ArmTokenizer] = {}
-    if "train_bpe" in stages:  # before hours of training: they are there
-        tokenizers = {arm.name: _existing(context, arm, text, documents) for arm in arms if arm.source is not None}
-        _check_lengths(tokenizers, context_bytes)
-    for arm in arms if "shard" in stages else ():
-        if arm.source is None and END_OF_TEXT not in arm.bpe.special_tokens:
-            raise UserError(f"bpe.special_tokens of {arm.name} lacks {END_OF_TEXT}, which ends documents; add it")
+    tokenizers = dict(existing)
+    for arm in arms:
+        if arm.name in existing and passed.documents is not None:
+            _check_split(arm, existing[arm.name].tokenizer, text, passed.documents)
     trained = [arm for arm in arms if arm.trained]
-    families = phase1.families(context, text, trained)
+    families = phase1.families(trained, passed.counts)
     if families and budget is not None:
         budget.check_epochs(families[0].counts.contents.n_bytes)
     if "train_bpe" not in stages:
@@ -124,14 +139,12 @@ def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact)
 
 
-def _existing(context: Context, arm: Arm, text: Text, documents: Artifact[HeldoutDocuments] | None) -> ArmTokenizer:
+def _existing(context: Context, arm: Arm) -> ArmTokenizer:
     """Load the tokenizer of an arm. Documents are separated by its own end of text, or by the arm's."""
     assert arm.source is not None
     with context.reporter.stage(arm.name):
         from_hub = arm.recipe == "pretrained"
         loaded = load_pretrained(arm.source, revision=arm.revision, from_hub=from_hub, end_of_text=arm.end_of_text)
-        if documents is not None:
-            _check_split(arm, loaded.tokenizer, text, documents)
         if loaded.tokenizer.end_of_text is None:
             raise UserError(
                 f"{arm.source} does not say which token ends a document; name one, its own or a new one, with "

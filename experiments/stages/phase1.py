@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.results import TrainedTokenizer
-from experiments.stages.count import count, counted
+from experiments.stages.count import counted
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, usable
 from tokenizer.durable import write_whole
 from tokenizer.files import digest
 from tokenizer.train.bpe import train_bpe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from experiments.arms import Arm
     from experiments.results import Counts
     from experiments.stages.context import Context
-    from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
     from tokenizer.tokenizer import Tokenizer
 
@@ -46,16 +45,12 @@ class MergeList(NamedTuple):
     counts: Artifact[Counts]
 
 
-def families(context: Context, text: Text, arms: Sequence[Arm]) -> list[Family]:
-    """Count pretokens, and group arms by the counts and rules that determine their merges."""
-    counts: dict[str, Artifact[Counts]] = {}
+def families(arms: Sequence[Arm], counts: Mapping[str, Artifact[Counts]]) -> list[Family]:
+    """Group arms by the counts and rules that determine their merges; `counts` are by the name of the arm."""
     groups: dict[str, Family] = {}
     for arm in arms:
-        pretokens = digest([arm.pattern.regex, arm.bpe.unit, list(arm.bpe.special_tokens), arm.bpe.separate_counts])
-        if pretokens not in counts:
-            counts[pretokens] = count(context, text, arm, f"count {arm.name}" if counts else "count")
-        key = digest([pretokens, rules_of(arm)])
-        groups.setdefault(key, Family(counts[pretokens], [])).arms.append(arm)
+        of_arm = counts[arm.name]
+        groups.setdefault(digest([of_arm.hash, rules_of(arm)]), Family(of_arm, [])).arms.append(arm)
     return list(groups.values())
 
 

@@ -12,23 +12,31 @@ import numpy as np
 from experiments.cluster.parts import write_shards
 from experiments.numbers import si
 from experiments.results import ShardsFolder
+from experiments.stages import contamination
 from experiments.stages.heldout import reread
 from experiments.stages.tokenizers import ArmTokenizer
-from lm.data.sharding import ShardConfig, join_parts, write_part, write_parts
+from experiments.store.artifacts import Wanted
+from lm.data.sharding import ShardConfig, join_parts, map_parts, write_part
 from lm.data.shards import FORMAT_VERSION, Shards
-from tokenizer.files import check_free
+from tokenizer.corpus.corpus import PART_BYTES
+from tokenizer.corpus.overlap import Overlap, Search
+from tokenizer.files import check_free, digest
 from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from experiments.results import Counts, HeldoutDocuments
+    from experiments.results import Contamination, Contents, Counts, HeldoutDocuments
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
+    from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.interface import TokenizerLike
 
 _SHARDS = "shards"
+_OVERLAP = ""
+"""Name of the overlap among those of the arms, which are not empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +77,11 @@ def encode(
     documents: Artifact[HeldoutDocuments],
     heldout_of: Mapping[str, Artifact[ShardsFolder]] | None = None,
     counts: Counts | None = None,
-) -> dict[str, Artifact[ShardsFolder]]:
+    ngram_words: int | None = None,
+) -> tuple[dict[str, Artifact[ShardsFolder]], Artifact[Contamination] | None]:
     """Encode the held-out or the training documents with all tokenizers that have not encoded them, in one pass.
+
+    The same pass looks for the held-out documents in the training documents.
 
     Args:
         context: Context of the run.
@@ -81,9 +92,10 @@ def encode(
         heldout_of: The held-out shards of each arm, whose bytes per token give the space that training shards need;
             None to encode the held-out documents themselves.
         counts: Counts of the training text, if known, for the space and for the estimate of the remaining time.
+        ngram_words: Words of the n-grams to look for (`eval.contamination`); None or 0 for no search.
 
     Returns:
-        The shards by name.
+        The shards by name, and the overlap.
 
     Raises:
         UserError: If the disk has too little free space.
@@ -94,40 +106,69 @@ def encode(
     changed = {key: value for key, value in dataclasses.asdict(settings).items() if value != default[key]}
     if split == "heldout":
         changed |= text.heldout_identity()
+    config = {"split": split, "version": FORMAT_VERSION, **changed}
+    wanted = {
+        name: Wanted(ShardsFolder, _SHARDS, config, {"tokenizer": arm.tokenizer.sha256, "corpus": text.hash})
+        for name, arm in arms.items()
+    }
+    if ngram_words:
+        wanted[_OVERLAP] = contamination.wanted(text, ngram_words)
 
-    def build(folders: Mapping[str, Path]) -> dict[str, ShardsFolder]:
-        targets = {folder / _SHARDS: arms[name].tokenizer for name, folder in folders.items()}
+    def build(folders: Mapping[str, Path]) -> dict[str, Contents]:
+        encoding = {name: folder for name, folder in folders.items() if name != _OVERLAP}
+        targets = {folder / _SHARDS: arms[name].tokenizer for name, folder in encoding.items()}
+        search = Search(reread(documents), ngram_words) if ngram_words and _OVERLAP in folders else None
         if heldout_of is not None and counts is not None:
-            _check_space(context, {folder: heldout_of[name].contents for name, folder in folders.items()}, counts)
-        corpus, cluster = reread(documents) if heldout_of is None else text.corpus, context.cluster
-        progress, write = context.reporter.progress, partial(write_part, targets, settings, split)
-        if cluster is None:
-            report = Throttle(progress, "shards", None if counts is None else counts.n_bytes)
-            report.finish(write_parts(write, corpus, split, thread_count(context.runner.threads), report))
-        else:
-            with cluster.results(min(folders.values()) / "tasks") as results:
-                write_shards(cluster, write, corpus, split, results, progress)
+            _check_space(context, {folder: heldout_of[name].contents for name, folder in encoding.items()}, counts)
+        corpus = reread(documents) if heldout_of is None else text.corpus
+        overlap = _read(context, corpus, split, settings, targets, search, min(folders.values()), counts)
         skipped = documents.contents.skipped if heldout_of is None else corpus.skipped.summary()
-        made = {}
-        for name, (target, tokenizer) in zip(folders, targets.items(), strict=True):
+        made: dict[str, Contents] = {}
+        for name, (target, tokenizer) in zip(encoding, targets.items(), strict=True):
             manifest = join_parts(target, tokenizer, settings, corpus.parts(split), skipped)
             made[name] = ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
+        if search is not None and overlap is not None:
+            made[_OVERLAP] = contamination.save(overlap, search.ngram_words, text, folders[_OVERLAP])
         return made
 
     with context.reporter.stage(f"shards {', '.join(arm.key for arm in arms.values())}"):
-        encoded = context.store.make_all(
-            ShardsFolder,
-            "shards",
-            config={"split": split, "version": FORMAT_VERSION, **changed},
-            inputs={name: {"tokenizer": arm.tokenizer.sha256, "corpus": text.hash} for name, arm in arms.items()},
-            build=build,
-            resumable=True,
-        )
+        encoded = context.store.make_all(wanted, build, resumable=True)
+    overlap = encoded.pop(_OVERLAP, None)
+    if overlap is not None:
+        contamination.show(context, overlap)
     for name, arm in arms.items():
         shards = encoded[name].contents
         what = f"{split}: {si(shards.n_tokens)} tokens of {shards.bytes_per_token:.3f} bytes"
         context.done(f"shards {arm.key}", encoded[name], what, {f"{split}_bytes_per_token": shards.bytes_per_token})
-    return encoded
+    return encoded, overlap
+
+
+def _read(
+    context: Context,
+    corpus: Corpus,
+    split: Split,
+    settings: ShardConfig,
+    targets: Mapping[Path, TokenizerLike],
+    search: Search | None,
+    folder: Path,
+    counts: Counts | None,
+) -> Overlap | None:
+    """Read a split once: encode it for all targets, and look for documents in it."""
+    cluster, progress, write = context.cluster, context.reporter.progress, partial(write_part, targets, settings, split)
+    if cluster is None:
+        found = None if search is None else search.opened()
+        look = {} if found is None else {"look": lambda batch, _: found.scan(batch, 1)}
+        report = Throttle(progress, "shards", None if counts is None else counts.n_bytes)
+        values = map_parts(partial(write, **look), corpus, split, thread_count(context.runner.threads), report)
+        return None if found is None else Overlap(*found.found(), sum(value["n_bytes"] for value in values))
+    with cluster.results(folder / "tasks") as results:
+        key = digest(sorted(map(str, targets)))
+        if search is None or search.documents.stored_bytes <= PART_BYTES:
+            return write_shards(cluster, write, corpus, split, results, progress, key=key, search=search)
+        # Each task reads all documents to look for, so these tasks read at least as much text.
+        write_shards(cluster, write, corpus, split, results, progress, key=key)
+        only_look, size = partial(write_part, {}, settings, split), search.documents.stored_bytes
+        return write_shards(cluster, only_look, corpus, split, results, progress, search=search, part_bytes=size)
 
 
 def _check_space(context: Context, heldout: Mapping[Path, ShardsFolder], counts: Counts) -> None:

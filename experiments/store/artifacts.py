@@ -16,7 +16,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from experiments.results import Contents
 from experiments.store import bucket
@@ -76,6 +76,15 @@ class Artifact(Generic[C]):
     def hash(self) -> str:
         """The full hash (64 hex digits), which later stages record as an input; the name abbreviates it."""
         return self.manifest.hash
+
+
+class Wanted(NamedTuple):
+    """An artifact of `Store.make_all`; see `Store.make`."""
+
+    result: type[Contents]
+    stage: str
+    config: Mapping[str, Any]
+    inputs: Mapping[str, str]
 
 
 @dataclass(eq=False)
@@ -155,31 +164,26 @@ class Store:
 
     def make_all(
         self,
-        result: type[C],
-        stage: str,
+        wanted: Mapping[str, Wanted],
+        build: Callable[[Mapping[str, Path]], Mapping[str, Contents]],
         *,
-        config: Mapping[str, Any],
-        inputs: Mapping[str, Mapping[str, str]],
-        build: Callable[[Mapping[str, Path]], Mapping[str, C]],
         resumable: bool = False,
-    ) -> dict[str, Artifact[C]]:
-        """`make` for several artifacts of a stage; those that do not exist are built together.
+    ) -> dict[str, Artifact[Any]]:
+        """`make` for several artifacts; those that do not exist are built together.
 
         Args:
-            result: As for `make`.
-            stage: As for `make`.
-            config: As for `make`, the same for all.
-            inputs: The inputs of each, by names of the caller's choice.
+            wanted: The artifacts, by names of the caller's choice.
             build: Fills the given folders and returns the results, by these names.
             resumable: As for `make`.
 
         Raises:
             UserError: As for `make`.
         """
-        name_of = {self.identify(stage, config, inputs[name])[0]: name for name in reversed(list(inputs))}
+        folder_of = {name: self.identify(one.stage, one.config, one.inputs)[0] for name, one in wanted.items()}
+        name_of = {folder: name for name, folder in reversed(folder_of.items())}
         folders: dict[str, Path] = {}
-        built: dict[str, C] = {}
-        made: dict[str, Artifact[C]] = {}
+        built: dict[str, Contents] = {}
+        made: dict[str, Artifact[Any]] = {}
 
         def make(missing: Sequence[str]) -> None:
             """Make the artifacts of these folders. The innermost call builds, under the locks of all."""
@@ -188,18 +192,19 @@ class Store:
                 return
             name, rest = name_of[missing[0]], missing[1:]
 
-            def build_one(folder: Path) -> C:
+            def build_one(folder: Path) -> Contents:
                 folders[name] = folder
                 make(rest)
                 return built[name]
 
-            options: dict[str, Any] = {"config": config, "inputs": inputs[name], "resumable": resumable}
-            made[missing[0]] = self.make(result, stage, build=build_one, **options)
+            one = wanted[name]
+            options: dict[str, Any] = {"config": one.config, "inputs": one.inputs, "resumable": resumable}
+            made[missing[0]] = self.make(one.result, one.stage, build=build_one, **options)
             if name not in folders:
                 make(rest)
 
         make(sorted(name_of))  # so two processes never wait for each other
-        return {name: made[self.identify(stage, config, inputs[name])[0]] for name in inputs}
+        return {name: made[folder] for name, folder in folder_of.items()}
 
     def use(self, artifact: Artifact[Any]) -> None:
         """Report that an artifact is used, and upload it if it is not in the bucket."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.data.shard_writer import Encoded, Encoder, ShardWriter
+from lm.data.shard_writer import Encoded, ShardWriter
 from lm.data.shards import Shards
 from tokenizer._native import Batch
 from tokenizer.durable import new_folder, partial_name, remove_folder, sync
@@ -107,38 +107,36 @@ def write_shards(
     size = (config or ShardConfig()).tokens_per_shard
     report = Throttle(progress, "shards", n_bytes)
     with new_folder(folder) as partial, layout(partial, tokenizer, size) as writer:
-        with closing(encode_batches([writer.encoder], batches, thread_count(threads))) as source:
-            for (encoded,) in source:
+        with closing(encode_batches([writer.encoder.encode], batches, thread_count(threads))) as source:
+            for _, (encoded,) in source:
                 writer.add(encoded)
                 report(writer.n_bytes)
         report.finish(writer.n_bytes)
         return writer.finish(skipped() if skipped is not None else None)
 
 
-def write_parts(
+def map_parts(
     work: Callable[[Corpus, int, Callable[[int], None]], dict[str, Any]],
     corpus: Corpus,
     split: Split,
     threads: int,
-    report: Callable[[int], None],
-) -> int:
-    """Write all parts of a corpus with the threads of this machine.
+    report: Throttle,
+) -> list[dict[str, Any]]:
+    """Work on all parts of a corpus with the threads of this machine; returns the results in order.
 
     Args:
-        work: `write_part` with its first arguments.
+        work: Called with a part, a number of threads, and a function to call with the bytes of text done; returns
+            `n_bytes` of text, and `skipped` as `Corpus.check_parts` takes it.
         corpus: The corpus.
         split: Side of its held-out split.
-        threads: Batches to encode at the same time.
+        threads: Threads of all work.
         report: Called with the bytes of text done.
-
-    Returns:
-        The bytes of all text.
     """
     parts = corpus.parts(split)
     n_bytes, stopped = [0] * len(parts), threading.Event()
     at_once = min(reading_threads(threads), len(parts))  # several parts, because a large file has one reader
 
-    def write(i: int) -> dict[str, Any]:
+    def run(i: int) -> dict[str, Any]:
         def done(n: int) -> None:
             n_bytes[i] = n
             if stopped.is_set():
@@ -149,7 +147,7 @@ def write_parts(
     values = []
     with ThreadPoolExecutor(at_once, "parts") as pool:
         try:
-            for i, future in enumerate([pool.submit(write, i) for i in range(len(parts))]):
+            for i, future in enumerate([pool.submit(run, i) for i in range(len(parts))]):
                 while not wait([future], _REPORT_SECONDS).done:
                     report(sum(n_bytes))
                 values.append(future.result())
@@ -158,7 +156,8 @@ def write_parts(
             stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
     corpus.check_parts(split, values)
-    return sum(n_bytes)
+    report.finish(sum(n_bytes))
+    return values
 
 
 def write_part(
@@ -168,6 +167,7 @@ def write_part(
     part: Corpus,
     threads: int,
     done: Callable[[int], None],
+    look: Callable[[Batch, int], object] | None = None,
 ) -> dict[str, Any]:
     """Encode a part of a corpus for `join_parts`, except for what is there. Several processes may do the same.
 
@@ -178,6 +178,7 @@ def write_part(
         part: The part.
         threads: Batches to encode at the same time.
         done: Called with the bytes of text done.
+        look: Called with every batch of text and the number of documents before it, in several threads.
 
     Returns:
         `n_bytes` of text, and `skipped` as `Corpus.check_parts` takes it.
@@ -189,16 +190,18 @@ def write_part(
             folder: stack.enter_context(ShardWriter(partial, folders[folder], config.tokens_per_shard))
             for folder, partial in missing.items()
         }
-        if writers:
-            batches = part.batches(split, readers=reading_threads(threads))
-            encoders = [writer.encoder for writer in writers.values()]
-            n_bytes = 0
-            for group in stack.enter_context(closing(encode_batches(encoders, batches, threads))):
-                for writer, encoded in zip(writers.values(), group, strict=True):
-                    writer.add(encoded)
-                n_bytes += int(group[0].sizes.sum())
-                done(n_bytes)
-            about = {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}
+        if not writers and look is None:
+            return read_sealed(min(folders) / _PART)
+        encoders: list[Callable[[Batch, int], Any]] = [writer.encoder.encode for writer in writers.values()]
+        if look is not None:
+            encoders.append(look)
+        batches, n_bytes = part.batches(split, readers=reading_threads(threads)), 0
+        for size, group in stack.enter_context(closing(encode_batches(encoders, batches, threads))):
+            for writer, encoded in zip(writers.values(), group, strict=False):
+                writer.add(encoded)
+            n_bytes += size
+            done(n_bytes)
+        about = {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}
         for folder, writer in writers.items():
             write_sealed(writer.folder / _PART, {**about, "shards": writer.finish_part()})
             sync(writer.folder)
@@ -208,7 +211,7 @@ def write_part(
                 if not folder.exists():
                     raise
                 remove_folder(writer.folder)  # another process was faster
-    return read_sealed(min(folders) / _PART)
+    return about
 
 
 def part_folder(target: Path, part: Corpus) -> Path:
@@ -258,25 +261,34 @@ def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, docum
         writer.finish()
 
 
-def encode_batches(encoders: Sequence[Encoder], batches: Iterable[Batch], threads: int) -> Generator[Sequence[Encoded]]:
+def encode_batches(
+    encoders: Sequence[Callable[[Batch, int], Any]], batches: Iterable[Batch], threads: int
+) -> Generator[tuple[int, Sequence[Any]]]:
     """Encode documents in order, while the calling thread reads batches and writes results.
 
     Args:
-        encoders: The encoders, each of which encodes all documents.
+        encoders: `Encoder.encode` of the encoders, each of which encodes all documents.
         batches: The documents.
         threads: Batches to encode at the same time.
+
+    Yields:
+        The bytes of each batch, and the results of the encoders.
     """
     # Two batches per thread: the current one and the next.
     most, first = max(2 * threads // len(encoders), 1), 0
-    pending: deque[list[Future[Encoded]]] = deque()
+    pending: deque[tuple[int, list[Future[Any]]]] = deque()
     with ThreadPoolExecutor(threads, "encode") as pool:
         try:
             for batch in filter(len, batches):
-                pending.append([pool.submit(encoder.encode, batch, first) for encoder in encoders])
+                pending.append((batch.n_bytes, [pool.submit(encode, batch, first) for encode in encoders]))
                 first += len(batch)
                 if len(pending) > most:
-                    yield [encoded.result() for encoded in pending.popleft()]
+                    yield _encoded(*pending.popleft())
             while pending:
-                yield [encoded.result() for encoded in pending.popleft()]
+                yield _encoded(*pending.popleft())
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _encoded(n_bytes: int, results: Sequence[Future[Any]]) -> tuple[int, Sequence[Any]]:
+    return n_bytes, [result.result() for result in results]

@@ -52,6 +52,7 @@ def survey(
     *,
     done: Callable[[int], object] = lambda _: None,
     take: Callable[[str], object] = lambda _: None,
+    **origins: Any,
 ) -> Survey:
     """Read the documents of a corpus, or of one of its parts.
 
@@ -60,6 +61,7 @@ def survey(
         split: The documents to read, as for `documents_by_origin`.
         done: Called after each document, with the bytes read.
         take: Called with each document.
+        origins: Further arguments of `documents_by_origin`.
 
     Raises:
         UserError: A record does not have the field that names its source.
@@ -68,7 +70,7 @@ def survey(
     hashes, n_bytes = array("Q"), 0
     sources: dict[str, int] = {}
     scripts: dict[str, int] = {}
-    for origin, document in documents_by_origin(corpus, split):
+    for origin, document in documents_by_origin(corpus, split, **origins):
         data = document.encode()
         sizes.append(len(data))
         words.append(len(document.split()))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.stages import STAGES, phase1, phase2
+from experiments import pipeline
+from experiments.stages import STAGES, phase2
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifests, names_by_stage, rejected, report
 from tests.experiments.outputs import run_until as run
@@ -130,7 +131,7 @@ def test_a_failing_cell_does_not_stop_the_others_and_phase_1_is_shared(tiny, tmp
 
 
 def test_internal_errors_keep_their_traceback(tiny, capsys, monkeypatch):
-    monkeypatch.setattr(phase1, "count", lambda *_: 1 / 0)
+    monkeypatch.setattr(pipeline, "first_pass", lambda *_, **__: 1 / 0)
     assert run("count", tiny) == 1
     assert "ZeroDivisionError" in capsys.readouterr().err
 

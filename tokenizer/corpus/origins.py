@@ -15,7 +15,7 @@ from tokenizer.errors import UserError, listed
 from tokenizer.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tokenizer._native import Batch
     from tokenizer.corpus.corpus import Corpus, Split
@@ -25,23 +25,29 @@ UNKNOWN, OTHER = "unknown", "other"
 """Source of a document whose record names none, and kind of a file that `CorpusConfig.kinds` does not name."""
 
 
-def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str]]:
+def documents_by_origin(
+    corpus: Corpus, split: Split, *, name: str = "", train: Callable[[Batch], object] | None = None
+) -> Iterator[tuple[str, str]]:
     """Source and text of every document, in the order of `Corpus.batches(split)`.
 
     Args:
         corpus: the corpus. The source is its `source_field`, shortened by `origin`, or else the name of the file, or of
             its part of `sources`. With `kinds` or `kind_field`, it begins with the kind: `code: numpy`.
         split: see `Corpus.batches` and `Corpus.files_of`.
+        name: source of all files, if the corpus is one of the `sources` of another.
+        train: called with the training documents of the same files.
 
     Raises:
         UserError: a record does not have the field.
     """
-    keep = corpus.filter(split)
+    keep, rest = corpus.filter(split), corpus.filter("train")
     try:
         for file in corpus.files_of(split):
-            origins = _origins(corpus, file)
+            origins = _origins(corpus, file, name)
             for batch in corpus.unfiltered(file, corpus.config.field):
                 taken, more = keep.apply(batch)
+                if train is not None:
+                    train(rest.apply(batch)[0])
                 yield from _matched(batch, taken, origins)
                 if not more:
                     break
@@ -53,10 +59,10 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
         corpus.report_skipped()
 
 
-def _origins(corpus: Corpus, file: tuple[File, str] | None) -> Iterator[str]:
+def _origins(corpus: Corpus, file: tuple[File, str] | None, name: str) -> Iterator[str]:
     """Kind and source of every document of a file, in order; endless if they are those of the file."""
     config = corpus.config
-    sources: Iterator[str] = repeat(str(config.dataset) if file is None else corpus.source(file[0]))
+    sources: Iterator[str] = repeat(name or (str(config.dataset) if file is None else corpus.source(file[0])))
     if config.source_field is not None:
         sources = map(origin, _field(corpus, file, config.source_field, "source_field"))
     if config.kind_field is not None:

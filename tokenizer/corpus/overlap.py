@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokenizer._native import Batch
+    from tokenizer.corpus.corpus import Corpus
     from tokenizer.progress import Progress
 
 
@@ -32,6 +33,22 @@ class Overlap(NamedTuple):
     shared: NDArray[np.int64]
     whole: NDArray[np.bool_]
     training_bytes: int
+
+
+class Search(NamedTuple):
+    """Documents to look for in training text.
+
+    Attributes:
+        documents: The held-out documents of this corpus.
+        ngram_words: Words of an n-gram; 0 to compare whole documents only.
+    """
+
+    documents: Corpus
+    ngram_words: int
+
+    def opened(self) -> TextOverlap:
+        """Read the documents."""
+        return measured_text(self.documents.batches("heldout"), self.ngram_words)
 
 
 def measured_text(measured: Iterable[Batch], ngram_words: int = 0) -> TextOverlap:

@@ -94,9 +94,10 @@ class Recorder:
             self._texts.append(about(corpus))
             return corpus.batches(**reading)
 
-        return map(self._add, texts.batches(text, field=field, read=read))
+        return map(self.add, texts.batches(text, field=field, read=read))
 
-    def _add(self, batch: Batch) -> Batch:
+    def add(self, batch: Batch) -> Batch:
+        """Record the documents of a batch, and return it."""
         hashes = batch.hashes()
         self._parts.append(hashes[_begin(hashes, self._zero_bits)] if self._zero_bits else hashes)
         self._n += len(self._parts[-1])

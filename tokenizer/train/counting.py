@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from threading import Lock
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -193,6 +194,76 @@ class PretokenCounts:
         )
 
 
+class Cut(NamedTuple):
+    """How text is cut into pretokens; see `count_pretokens`."""
+
+    pattern: Pattern
+    unit: str
+    special_tokens: tuple[str, ...]
+
+    @classmethod
+    def of(cls, pattern: str | Pattern, unit: str, special_tokens: Sequence[str]) -> Cut:
+        """Check the arguments of `count_pretokens`."""
+        resolved = patterns.resolve(pattern)
+        check_special_tokens(special_tokens)
+        check_choice("unit", unit, ("document", "line"))
+        return cls(resolved, unit, tuple(special_tokens))
+
+
+class Counters:
+    """Counts the pretokens of a text that is cut in several ways. Made by `counting`.
+
+    Attributes:
+        cuts: the ways.
+        recorder: records the text.
+        n_bytes: bytes of text so far.
+    """
+
+    def __init__(self, counters: Sequence[tuple[Cut, _native.PretokenCounter]]) -> None:
+        self.cuts, self.recorder, self.n_bytes = [cut for cut, _ in counters], Recorder(), 0
+        self._counters, self._n_documents, self._lock = counters, 0, Lock()
+
+    def add(self, batch: _native.Batch, *, record: bool = False) -> None:
+        """Count a batch; several threads may. With `record`, the recorder gets it, too."""
+        with self._lock:
+            if record:
+                self.recorder.add(batch)
+            for _, counter in self._counters:
+                counter.add(batch)
+            self.n_bytes += batch.n_bytes
+            self._n_documents += len(batch)
+
+    def finish(self) -> list[PretokenCounts]:
+        """The counts of each cut."""
+        about: dict[str, Any] = {"n_bytes": self.n_bytes, "n_documents": self._n_documents}
+        about["read"] = self.recorder.read()
+        return [PretokenCounts(*counter.finish(), *cut, **about) for cut, counter in self._counters]
+
+
+@contextmanager
+def counting(
+    cuts: Sequence[Cut], *, threads: int, memory_bytes: int | None, spill_folder: Path | str | None
+) -> Iterator[Counters]:
+    """Count text that is cut in several ways, see `count_pretokens`; all together have the given memory."""
+    if memory_bytes is not None:
+        check_whole("memory_bytes", memory_bytes, 1)
+        memory_bytes = min(max(1, memory_bytes // max(1, len(cuts))), 2**62)
+    counters = []
+    with ExitStack() as stack:
+        for cut in cuts:
+            counter = _native.PretokenCounter(
+                cut.pattern.regex,
+                unit=cut.unit,
+                special_tokens=list(cut.special_tokens),
+                threads=threads,
+                memory_bytes=memory_bytes,
+                spill_folder=str(stack.enter_context(temporary_folder(spill_folder))),
+            )
+            stack.callback(counter.close)
+            counters.append((cut, counter))
+        yield Counters(counters)
+
+
 class Counting(TypedDict, total=False):
     """Arguments of `count_pretokens`, for functions that count."""
 
@@ -248,12 +319,9 @@ def count_pretokens(
     Raises:
         UserError: the corpus is empty, the pattern or unit is unknown, or a folder cannot be written.
     """
-    resolved = patterns.resolve(pattern)
-    check_special_tokens(special_tokens)
-    n_threads = thread_count(threads)
-    if memory_bytes is not None:
-        check_whole("memory_bytes", memory_bytes, 1)
-    check_choice("unit", unit, ("document", "line"))
+    cut, n_threads = Cut.of(pattern, unit, special_tokens), thread_count(threads)
+    used = Cut(patterns.resolve("none"), "document", ()) if pretokenized else cut
+    settings: dict[str, Any] = {"threads": n_threads, "memory_bytes": memory_bytes, "spill_folder": spill_folder}
 
     def count(source: Any) -> PretokenCounts:
         """Counts of one source."""
@@ -261,36 +329,18 @@ def count_pretokens(
             source = CountedTexts.of(source)
         if isinstance(source, CountedTexts):
             return _count_times(source, count)
-        with temporary_folder(spill_folder) as folder:
-            counter = _native.PretokenCounter(
-                patterns.resolve("none").regex if pretokenized else resolved.regex,
-                unit="document" if pretokenized else unit,
-                special_tokens=[] if pretokenized else list(special_tokens),
-                threads=n_threads,
-                memory_bytes=None if memory_bytes is None else min(memory_bytes, 2**62),
-                spill_folder=str(folder),
-            )
-            try:
-                # Reading a compressed file takes about half the time of counting it.
-                recorder, readers = Recorder(), (n_threads + 1) // 2
-                reading = {"readers": readers, "in_order": False, "batch_bytes": _BATCH_BYTES}
-                batches = recorder.batches(source, field=field, **reading)
-                n_bytes, n_documents, tick = 0, 0, Throttle(progress, "bytes counted")
-                for batch in batches if prepare is None else map(prepare, batches):
-                    counter.add(batch)
-                    n_bytes += batch.n_bytes
-                    n_documents += len(batch)
-                    tick(n_bytes)
-                tick.finish(n_bytes)
-                if n_bytes == 0 and not (isinstance(source, Corpus) and source.is_part):
-                    raise UserError("the corpus is empty; name files that contain text")
-                data, offsets, counts = counter.finish()
-            finally:
-                counter.close()
-        return PretokenCounts(
-            data, offsets, counts, resolved, unit, tuple(special_tokens),
-            n_bytes=n_bytes, n_documents=n_documents, read=recorder.read(),
-        )  # fmt: skip
+        with counting([used], **settings) as counters:
+            # Reading a compressed file takes about half the time of counting it.
+            reading = {"readers": (n_threads + 1) // 2, "in_order": False, "batch_bytes": _BATCH_BYTES}
+            batches = counters.recorder.batches(source, field=field, **reading)
+            tick = Throttle(progress, "bytes counted")
+            for batch in batches if prepare is None else map(prepare, batches):
+                counters.add(batch)
+                tick(counters.n_bytes)
+            tick.finish(counters.n_bytes)
+            if counters.n_bytes == 0 and not (isinstance(source, Corpus) and source.is_part):
+                raise UserError("the corpus is empty; name files that contain text")
+            return replace(counters.finish()[0], **cut._asdict())
 
     parts = [(count(source.batches), source.weight) for source in sources_of(text)]
     return parts[0][0] if [weight for _, weight in parts] == [1] else mix_counts(parts)

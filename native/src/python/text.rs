@@ -173,8 +173,8 @@ impl TextOverlap {
         detached(py, || self.0.add(&batch.0))
     }
 
-    /// Looks for the measured documents in other text.
-    fn scan(&mut self, py: Python<'_>, batch: &Batch, threads: usize) -> PyResult<()> {
+    /// Looks for the measured documents in other text; several threads may.
+    fn scan(&self, py: Python<'_>, batch: &Batch, threads: usize) -> PyResult<()> {
         detached(py, || {
             self.0.scan(&batch.0, threads);
             Ok(())
@@ -187,7 +187,7 @@ impl TextOverlap {
     }
 
     /// Adds what another object with the same documents has found.
-    fn mark(&mut self, py: Python<'_>, marks: PyReadonlyArray1<u8>) -> PyResult<()> {
+    fn mark(&self, py: Python<'_>, marks: PyReadonlyArray1<u8>) -> PyResult<()> {
         let marks = arrays::to_vec(&marks)?;
         detached(py, || self.0.mark(&marks))
     }

@@ -1,6 +1,7 @@
 //! Which measured documents, and which of their words, also occur in other text.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use rustc_hash::FxBuildHasher;
 use xxhash_rust::xxh3::xxh3_64;
@@ -29,7 +30,7 @@ pub struct Overlap {
     /// Hashes of the n-grams of all documents, in order.
     grams: Vec<u64>,
     /// Every hash, and whether the scanned text has it; built when scanning begins.
-    keys: Option<Keys>,
+    keys: OnceLock<Keys>,
 }
 
 type Keys = hashbrown::HashMap<u64, AtomicBool, FxBuildHasher>;
@@ -51,12 +52,12 @@ pub struct Found {
 impl Overlap {
     /// `n`: words of an n-gram, or 0 to compare whole documents only.
     pub fn new(n: usize) -> Self {
-        Self { n, documents: Vec::new(), grams: Vec::new(), keys: None }
+        Self { n, documents: Vec::new(), grams: Vec::new(), keys: OnceLock::new() }
     }
 
     /// Adds measured documents; fails after the first `scan`.
     pub fn add(&mut self, batch: &Batch) -> Result<(), String> {
-        if self.keys.is_some() {
+        if self.keys.get().is_some() {
             return Err("documents cannot be added once other text has been scanned".to_string());
         }
         let mut grams = Grams::new(self.n);
@@ -74,16 +75,13 @@ impl Overlap {
         self.grams.iter().copied().chain(self.documents.iter().map(|document| document.hash))
     }
 
-    fn keys(&mut self) -> &Keys {
-        if self.keys.is_none() {
-            let found = self.hashes().inspect(|_| poll(8)).map(|hash| (hash, AtomicBool::new(false)));
-            self.keys = Some(found.collect());
-        }
-        self.keys.as_ref().expect("made above")
+    fn keys(&self) -> &Keys {
+        let found = || self.hashes().inspect(|_| poll(8)).map(|hash| (hash, AtomicBool::new(false)));
+        self.keys.get_or_init(|| found().collect())
     }
 
-    /// Looks for the measured documents and n-grams in other text.
-    pub fn scan(&mut self, batch: &Batch, threads: usize) {
+    /// Looks for the measured documents and n-grams in other text; several threads may.
+    pub fn scan(&self, batch: &Batch, threads: usize) {
         let n = self.n;
         let keys = self.keys();
         let mut states: Vec<Grams> = (0..threads.max(1)).map(|_| Grams::new(n)).collect();
@@ -98,7 +96,7 @@ impl Overlap {
     }
 
     fn is_found(&self, hash: u64) -> bool {
-        let found = self.keys.as_ref().and_then(|keys| keys.get(&hash));
+        let found = self.keys.get().and_then(|keys| keys.get(&hash));
         found.is_some_and(|found| found.load(Ordering::Relaxed))
     }
 
@@ -113,13 +111,12 @@ impl Overlap {
     }
 
     /// Adds what another object with the same documents has found.
-    pub fn mark(&mut self, marks: &[u8]) -> Result<(), String> {
+    pub fn mark(&self, marks: &[u8]) -> Result<(), String> {
         let n = self.grams.len() + self.documents.len();
         if marks.len() != n.div_ceil(8) {
             return Err(format!("{} bytes of marks are not those of {n} n-grams and documents", marks.len()));
         }
-        self.keys();
-        let keys = self.keys.as_ref().expect("made above");
+        let keys = self.keys();
         for (i, hash) in self.hashes().enumerate() {
             poll(1);
             if marks[i / 8] >> (i % 8) & 1 == 1 {

@@ -32,7 +32,7 @@ class FakeRay:
     def __init__(self, slots=2, gpus=0, memory=1 << 40, **faults):
         self.resources = {"CPU": slots, "GPU": gpus, "memory": memory}
         self.head = {"memory": 2 * memory}  # runs no task
-        self.memory = {}
+        self.memory, self.free = {}, 0
         self.faults = {name.replace("_", "-"): list(each) for name, each in faults.items()}
         self.pool = ThreadPoolExecutor(16)
         self.submitted = []
@@ -44,6 +44,9 @@ class FakeRay:
 
     def cluster_resources(self):
         return self.resources
+
+    def available_resources(self):
+        return {"CPU": self.free}
 
     def nodes(self):
         return [{"NodeID": "", "Alive": True, "Resources": has} for has in (self.head, self.resources)]

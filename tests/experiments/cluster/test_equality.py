@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 
 from experiments.cluster import parts as cluster_parts
-from experiments.cluster.parts import count
 from experiments.stages import corpus as corpus_stage
-from experiments.stages.heldout import _survey
-from lm.data.sharding import ShardConfig, join_parts, write_part, write_parts, write_shards
+from experiments.stages.count import _task
+from lm.data.sharding import ShardConfig, join_parts, map_parts, write_part, write_shards
 from lm.data.shards import Shards
 from tests import other_tokenizers
 from tokenizer import Corpus, UserError, count_pretokens, train_bpe
 from tokenizer.external.load import load_pretrained
+from tokenizer.progress import Throttle
+from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Cut
 
 SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
+COUNTING = {"threads": 1, "memory_bytes": None, "spill_folder": None}
 
 
 def files_of(folder):
@@ -43,7 +45,7 @@ def test_shards_of_tokenizers_that_change_text_are_equal(files, cluster, tmp_pat
         return join_parts(target, tokenizer, layout, corpus.parts(), corpus.skipped.summary())
 
     for threads in (1, 6):
-        manifest = written(f"here{threads}", local, partial(write_parts, threads=threads, report=lambda _: None))
+        manifest = written(f"here{threads}", local, partial(map_parts, threads=threads, report=Throttle(None, "")))
     written("cluster", files, partial(cluster_parts.write_shards, cluster, folder=tmp_path / "tasks"))
     assert len(manifest["shards"]) > len(whole["shards"])  # every part begins a new file
     for other in ("here6", "cluster"):
@@ -70,10 +72,11 @@ def test_shards_continue_after_a_kill(files, tmp_path, monkeypatch):
         return write_part({target: tokenizer}, config, "train", part, *args)
 
     with pytest.raises(KeyboardInterrupt):
-        write_parts(killed, files, "train", 1, lambda _: None)
+        map_parts(killed, files, "train", 1, Throttle(None, ""))
     done = {path: path.stat().st_mtime_ns for path in (tmp_path / "a/parts").rglob("tokens*")}
     assert done
-    write_parts(partial(write_part, {target: tokenizer, other: tokenizer}, config, "train"), files, "train", 1, int)
+    both = partial(write_part, {target: tokenizer, other: tokenizer}, config, "train")
+    map_parts(both, files, "train", 1, Throttle(None, ""))
     assert all(path.stat().st_mtime_ns == time for path, time in done.items())
     join = partial(join_parts, tokenizer=tokenizer, config=config, parts=files.parts(), skipped={})
     rename, moved = Path.rename, []
@@ -101,9 +104,10 @@ def test_errors_are_those_of_this_machine(files, cluster, tmp_path, split, setti
     tokenizer = train_bpe(count_pretokens(files, **SETTINGS), 300)
     empty = Corpus(replace(files.config, **settings))
     write = partial(write_part, {tmp_path / "s": tokenizer}, ShardConfig(), split)
+    survey = partial(_task, "", [], COUNTING, True)
     for where, action in (
         (split, lambda: cluster_parts.write_shards(cluster, write, empty, split, tmp_path / "tasks")),
-        ("heldout", lambda: list(cluster.map_parts("survey", _survey, empty, "heldout", tmp_path / "survey"))),
+        ("heldout", lambda: list(cluster.map_parts("survey", survey, empty, "heldout", tmp_path / "survey"))),
     ):
         with pytest.raises(UserError) as expected:
             list(empty.batches(where))
@@ -127,5 +131,9 @@ def test_text_that_is_not_divided_is_named(files, monkeypatch, settings, named):
 
 def test_a_text_with_a_budget_is_one_task(files, cluster, tmp_path):
     limited = Corpus(replace(files.config, max_bytes=5000))
-    assert count(cluster, limited, tmp_path, SETTINGS) == count_pretokens(Corpus(limited.config), **SETTINGS)
+    cuts = [Cut.of(pattern, "document", DEFAULT_SPECIAL_TOKENS) for pattern in ("gpt2", "none")]
+    work = partial(_task, "", cuts, COUNTING, False)
+    results = list(cluster.map_parts("count", work, limited, "train", tmp_path))
+    for cut, counts in zip(cuts, cluster_parts.add_counts(cluster, results, tmp_path, None), strict=True):
+        assert counts == count_pretokens(Corpus(limited.config), cut.pattern, threads=1)
     assert cluster.ray.submitted == ["count-00000"]

@@ -172,6 +172,21 @@ def test_a_worker_that_hangs_before_its_first_sign_of_life_is_noticed(tmp_path, 
     assert caplog.text.count("task part-0 on an unknown machine was ended: it showed no progress") == 1
 
 
+@pytest.mark.parametrize("free", [0, 1])
+def test_an_only_task_that_does_not_start_hangs_if_there_is_room_and_otherwise_a_line_says_that_it_waits(
+    tmp_path, monkeypatch, caplog, free
+):
+    monkeypatch.setattr(tasks, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(tasks, "WAIT_SECONDS", 1)
+    ray = FakeRay(part_0=[2.5])
+    ray.free = free
+    run(ray, Writing(), 1, tmp_path, timeout_s=1)
+    ray.stop.set()
+    assert bool(ray.cancelled) == bool(free)
+    waits = "1 tasks have waited for 1 seconds, each for 1 CPUs and 0 GPUs (free: 0 of 2 CPUs). Other programs use"
+    assert caplog.text.count(waits) == 1 - free
+
+
 def test_sums_ask_for_memory(tmp_path):
     """Three times as much as the results take that they add up, and at most what a machine has that runs tasks."""
     for most in (1 << 40, 100):

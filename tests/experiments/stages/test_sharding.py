@@ -1,5 +1,6 @@
 """The sharding stage on a small corpus: its identity, and its facts."""
 
+import shutil
 import subprocess
 import sys
 
@@ -27,7 +28,7 @@ def test_only_a_changed_layout_is_part_of_the_identity_of_shards(tiny, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_text_is_read_once_for_all_arms(tiny, tmp_path, monkeypatch):
+def test_the_text_is_read_as_often_as_documented(tiny, tmp_path, monkeypatch):
     passes, original = [], corpus.read_files
 
     def counted(skipped, files, *args, **options):
@@ -35,12 +36,13 @@ def test_the_text_is_read_once_for_all_arms(tiny, tmp_path, monkeypatch):
         return original(skipped, files, *args, **options)
 
     monkeypatch.setattr(corpus, "read_files", counted)
-    arms = "arms=[bpe,superbpe,bytes]"
-    run_stages("shard", [*tiny, arms], tmp_path / "outputs")
-    # The first held-out document, all of them, counts, two passes of phase 2, overlap, shards.
-    assert len(passes) == 7
+    other = ["arms.other.recipe=bpe", "arms.other.pattern=gpt2"]
+    run_stages("shard", [*tiny, "arms=[bpe,superbpe,bytes,other]", *other], tmp_path / "outputs")
+    # The first held-out document; counts for both patterns and all held-out documents; two passes of phase 2; shards
+    # and overlap.
+    assert len(passes) == 5
     passes.clear()
-    more = ["arms=[bpe,superbpe,bytes,small,smaller]"]
+    more = ["arms=[bpe,superbpe,bytes,other,small,smaller]", *other]
     more += [
         f"arms.{name}.{what}"
         for name, n in (("small", 390), ("smaller", 380))
@@ -48,6 +50,11 @@ def test_the_text_is_read_once_for_all_arms(tiny, tmp_path, monkeypatch):
     ]
     run_stages("shard", [*tiny, *more], tmp_path / "outputs")
     assert len(passes) == 2  # the first held-out document, and the shards of the new arms
+    passes.clear()
+    shutil.rmtree(next((tmp_path / "artifacts").glob("contamination-*")))
+    shutil.rmtree(next((tmp_path / "artifacts").glob("documents-*")))
+    run_stages("shard", [*tiny, *more], tmp_path / "outputs")
+    assert len(passes) == 3  # what is missing: held-out documents and overlap
 
 
 @pytest.mark.slow
