@@ -100,6 +100,10 @@ def _batch(texts: Any) -> _native.Batch:
         )
     chunks = pa.chunked_array([texts]) if isinstance(texts, pa.Array) else texts
     column = chunks.cast(pa.large_string()).combine_chunks()  # with 64-bit offsets, which the chunks together may need
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise UserError(f"the Arrow array of texts is malformed: {error}") from error
     if not len(column):
         return _native.Batch.from_texts([])
     _, offsets, data = column.buffers()

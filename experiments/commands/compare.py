@@ -6,7 +6,7 @@ Without settings, it writes `comparison.html`, a page that opens offline, and it
 `differences.csv`.
 
 With settings of the model that will be deployed (deployment=dense-70b, deployment.rho=4.5), or of the weights
-of the kinds of text (eval.weights.code=0.4 eval.weights.english=0.6), it compares the arms of a ladder of budgets under
+of the kinds of text ('eval.weights={code: 0.4, english: 0.6}'), it compares the arms of a ladder of budgets under
 these assumptions, in `ladder.html` and `ladder.json`. A CSV table of points that were measured elsewhere, instead of a
 run, gives the same page: a row for each arm, seed and budget, with the columns
 arm,seed,flops,vocab_size,tokens_per_byte and the bits per byte of each kind or source of text

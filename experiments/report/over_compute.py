@@ -8,6 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from experiments.config import BudgetConfig
 from experiments.fertility.measures import deployment
@@ -153,26 +156,26 @@ def _seed_seconds(arm: Sequence[ScoredArm]) -> float:
 
 
 def assumptions(settings: Sequence[str]) -> Assumptions:
-    """Read settings: `deployment=NAME`, `deployment.KEY=VALUE`, `eval.weights.KIND=0.4`.
+    """Read settings: `deployment=NAME`, `deployment.KEY=VALUE`, `eval.weights={KIND: 0.4}`.
 
     Raises:
         UserError: If a key or a value is wrong.
     """
-    weights: dict[str, str] = {}
     deployed: list[str] = []
+    weighting: list[str] = []
     for text in settings:
-        key, _, value = text.partition("=")
-        if key.startswith("eval.weights."):
-            weights[key.removeprefix("eval.weights.")] = value
-        elif key.partition(".")[0] == "deployment":
+        if text.startswith(("eval.weights=", "eval.weights.")):
+            weighting.append(text)
+        elif text.startswith(("deployment=", "deployment.")):
             deployed.append(text)
         else:
-            raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE or eval.weights.KIND=0.4")
+            raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE or eval.weights={{KIND: 0.4}}")
     try:
-        numbers = {name: float(value) for name, value in weights.items()}
-    except ValueError:
-        raise UserError(f"eval.weights={weights}: the weight of a kind is a number") from None
-    return Assumptions(_deployment(deployed), EvalConfig(weights=numbers).weights)
+        values: Any = OmegaConf.to_container(OmegaConf.from_dotlist(["eval.weights={}", *weighting]))
+        weights = {name: float(value) for name, value in values["eval"]["weights"].items()}
+    except (OmegaConfBaseException, YAMLError, AttributeError, TypeError, ValueError):
+        raise UserError(f"{' '.join(weighting)}: write eval.weights={{KIND: NUMBER}}") from None
+    return Assumptions(_deployment(deployed), EvalConfig(weights=weights).weights)
 
 
 def deployment_of(run: Record) -> Deployment:

@@ -81,7 +81,7 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder, tmp_path)
         ([], r"more than 0\.1 % apart; .*budget=equal_deployed_flops"),
         (["deployment=dense-9b"], "dense-9b"),
         (["deployment.rho=-1"], "deployment.rho=-1"),
-        (["eval.weights.web=much"], "the weight of a kind is a number"),
+        (["eval.weights.web=much"], r"write eval.weights=\{KIND: NUMBER\}"),
         (["eval.weights.nowhere=0.5"], "nowhere"),
         (["lm=small"], "write deployment=NAME"),
     ],

@@ -175,9 +175,9 @@ def test_arguments_of_another_format_and_unknown_paths_are_rejected(trained, tmp
     ]:
         with pytest.raises(UserError, match=message):
             formats.write(trained["gpt2"], tmp_path / path, kind)
-    for kind in ("hf", "tiktoken"):
+    for name, kind in {"new": "hf", "new.tiktoken": "tiktoken"}.items():
         with pytest.raises(UserError, match="two-pass"):
-            formats.write(trained["two_pass"], tmp_path / "new.tiktoken", kind)
+            formats.write(trained["two_pass"], tmp_path / name, kind)
     assert not (tmp_path / "new.tiktoken").exists()
 
 
