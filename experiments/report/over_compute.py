@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from statistics import fmean
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 
 from experiments.config import BudgetConfig
 from experiments.fertility.measures import deployment
@@ -162,19 +161,19 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
         UserError: If a key or a value is wrong.
     """
     deployed: list[str] = []
-    weighting: list[str] = []
+    weights: dict[str, float] = {}
     for text in settings:
-        if text.startswith(("eval.weights=", "eval.weights.")):
-            weighting.append(text)
-        elif text.startswith(("deployment=", "deployment.")):
+        if text.startswith(("deployment=", "deployment.")):
             deployed.append(text)
+        elif text.startswith(("eval.weights=", "eval.weights.")):
+            try:
+                override = OverridesParser.create().parse_override(text)
+                kind, value = override.key_or_group.removeprefix("eval.weights")[1:], cast("Any", override.value())
+                weights |= {name: float(weight) for name, weight in ({kind: value} if kind else value).items()}
+            except (HydraException, AttributeError, TypeError, ValueError):
+                raise UserError(f"{text}: write eval.weights={{KIND: NUMBER}}") from None
         else:
             raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE or eval.weights={{KIND: 0.4}}")
-    try:
-        values: Any = OmegaConf.to_container(OmegaConf.from_dotlist(["eval.weights={}", *weighting]))
-        weights = {name: float(value) for name, value in values["eval"]["weights"].items()}
-    except (OmegaConfBaseException, YAMLError, AttributeError, TypeError, ValueError):
-        raise UserError(f"{' '.join(weighting)}: write eval.weights={{KIND: NUMBER}}") from None
     return Assumptions(_deployment(deployed), EvalConfig(weights=weights).weights)
 
 

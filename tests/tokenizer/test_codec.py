@@ -57,7 +57,7 @@ def test_nulls_and_malformed_buffers_are_rejected(trained):
                 use(array)
     assert_same(encode(null.drop_null()), encode(["a", "b"]))
     buffers = [None, pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"a\xc3(")]
-    with pytest.raises(UserError, match="is malformed: .* index 1"):
+    with pytest.raises(UserError, match=r"is malformed: .* index 1"):
         encode(pa.Array.from_buffers(pa.string(), 2, buffers))
 
 
