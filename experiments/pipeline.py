@@ -23,7 +23,7 @@ from experiments.settings import resolved
 from experiments.stages import STAGES, corpus, heldout
 from experiments.stages.context import open_context
 from experiments.stages.count import first_pass
-from experiments.stages.make_tokenizers import check, load_existing, make_tokenizers
+from experiments.stages.make_tokenizers import check, check_split, load_existing, make_tokenizers
 from experiments.store.manifest import command_line
 from lm.evaluate.config import EvalConfig
 from tokenizer.files import read_json
@@ -108,10 +108,16 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     longest = config.eval.context_bytes if budget else math.inf
     existing = load_existing(context, arms, longest) if "train_bpe" in stages else {}
     wanted = "shard" in stages or bool(existing)
-    passed = first_pass(context, text, [arm for arm in arms if arm.trained], documents=wanted)
-    if passed.documents is not None and budget:
-        kinds = heldout.kinds_of(passed.documents.contents.names["source"])
-        heldout.check_weights(kinds, config.eval.weights)
+
+    def check_documents(documents: Artifact[HeldoutDocuments]) -> None:
+        if budget:
+            heldout.check_weights(heldout.kinds_of(documents.contents.names["source"]), config.eval.weights)
+        for arm in arms:
+            if arm.name in existing:
+                check_split(arm, existing[arm.name].tokenizer, text, documents)
+
+    trained = [arm for arm in arms if arm.trained]
+    passed = first_pass(context, text, trained, documents=wanted, check=check_documents)
     tokenizers = make_tokenizers(context, text, arms, stages, existing, passed, budget, longest)
     if "shard" not in stages:
         return Outcome()

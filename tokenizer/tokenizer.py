@@ -390,7 +390,10 @@ class Tokenizer(TokenizerLike):
         return Tokenizer(longer, self.provenance | (provenance or {}))
 
     def save(self, folder: Path | str) -> None:
-        """Write the tokenizer's folder: `superbpe.json`, and `tokenizer.json` where HF can express the tokenizer."""
+        """Write the tokenizer's folder: `superbpe.json`, and `tokenizer.json` where HF can express the tokenizer.
+
+        Chat templates and lists of tokens of a tokenizer that was saved there before are removed.
+        """
         save(self, Path(folder))
 
     def push_to_hub(self, repository: str, **options: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from experiments.cluster.tasks import Result, Task, as_progress
@@ -85,7 +86,8 @@ def save_counts(all_counts: Iterable[PretokenCounts]) -> Blocks:
 
 
 def _counts(result: Result) -> Iterator[PretokenCounts]:
-    for values, block in zip(result.value["counts"], result.blocks(), strict=False):
+    blocks = islice(result.blocks(), int("names" in result.value), None)  # held-out documents come first
+    for values, block in zip(result.value["counts"], blocks, strict=True):
         arrays, read = dict(block), Read(values["read"])
         special_tokens, pattern = tuple(values["special_tokens"]), patterns.Pattern(*values["pattern"])
         read.hashes = arrays.pop("hashes")

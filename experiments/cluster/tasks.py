@@ -33,7 +33,7 @@ from tokenizer.files import check_files, check_sizes, digest, read_sealed, recor
 from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     Work = Callable[[Any, Beat], Blocks]
     """A function of the argument of a task."""
 
+TASKS = "tasks"
 BEAT_SECONDS = 2.0
 WAIT_SECONDS = 120
 """If none of the tasks has started after this time, a line says so."""
@@ -154,6 +155,17 @@ def execute(work: Work, task: Task, folder: Path) -> Result:
     record = {"value": values[0], "files": recorded(folder, [path.name]), "names": names, "n_bytes": n_bytes}
     write_sealed(task.file(folder, "json"), record)
     return Result(path=path, **record)
+
+
+def folder_of_tasks(folders: Iterable[Path]) -> Path:
+    """The first of unfinished artifacts that are built together, in whose `TASKS` tasks write their results.
+
+    The others lose what an earlier attempt, which built other artifacts, has left there.
+    """
+    first, *others = sorted(folders)
+    for folder in others:
+        shutil.rmtree(folder / TASKS, ignore_errors=True)
+    return first
 
 
 def as_progress(beat: Beat) -> Progress:
@@ -402,14 +414,15 @@ class _Run:
         self.submit()
         for ref in self.ray.wait(list(self.submitted), num_returns=1, timeout=_POLL_SECONDS)[0]:
             task = self.submitted.pop(ref)
-            self._listen(task)
+            self._listen(task, room=False)
             self.results[task] = self._result(ref, task)
             self.finished += task.size
             self.signs.pop(task, None)
         if time.monotonic() - self.looked > BEAT_SECONDS:
             self.looked = time.monotonic()
+            room = self._has_room()
             for ref, task in list(self.submitted.items()):
-                if self._listen(task):
+                if self._listen(task, room=room):
                     self._end(ref, task)
             self._explain()
 
@@ -426,8 +439,11 @@ class _Run:
                 "runner.memory_mb, or raise runner.threads"
             ) from None
 
-    def _listen(self, task: Task) -> bool:
-        """Read the last sign of life of a task, and report a new attempt; return whether it is silent for too long."""
+    def _listen(self, task: Task, *, room: bool) -> bool:
+        """Read the last sign of life of a task, and report a new attempt; return whether it is silent for too long.
+
+        With `room`, no task waits for CPUs.
+        """
         sign, now, limit = Sign.last(task, self.folder), time.monotonic(), self.cluster.timeout
         number = self.numbers[task]
         before, heard = self.signs.get(task, (None, now))
@@ -435,7 +451,7 @@ class _Run:
             self.last_started = max(self.last_started, number)
         elif before is not None and before.time:
             sign = before
-        elif not task.memory and (number < self.last_started or self._has_room()):
+        elif not task.memory and (number < self.last_started or room):
             sign = Sign(1, "an unknown machine", 0, 0.0)  # it does not wait for a worker
         else:
             self.signs.pop(task, None)

@@ -236,7 +236,8 @@ def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance:
     arms, sizes, sources = read_points(path)
     chosen = assumptions(settings)
     check_weights(sources, chosen.weights)
-    units = Units.of(sizes, sources, chosen.weights)
+    # Nothing says which of the columns are kinds of text, so all are drawn from the same text.
+    units = Units.of(sizes, sources, chosen.weights)._replace(strata=np.zeros(len(sizes), np.int64))
     compared = Study(arms, units, SOURCE, tolerance or BudgetConfig.tolerance, EvalConfig().confidence)
     _write(Reporter(), out, path, compared, "", chosen, None)
 

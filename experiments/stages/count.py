@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from experiments.cluster import parts as on_cluster
+from experiments.cluster.tasks import TASKS, folder_of_tasks
 from experiments.numbers import si
 from experiments.results import Counts
 from experiments.stages import heldout
@@ -23,7 +23,7 @@ from tokenizer.errors import UserError
 from tokenizer.files import digest, temporary_folder
 from tokenizer.progress import Throttle, thread_count
 from tokenizer.train.balanced import Balanced
-from tokenizer.train.counting import Cut, PretokenCounts, count_pretokens, counting, mix_counts
+from tokenizer.train.counting import BATCH_BYTES, Cut, PretokenCounts, count_pretokens, counting, mix_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,14 @@ class Passed(NamedTuple):
     documents: Artifact[HeldoutDocuments] | None
 
 
-def first_pass(context: Context, text: Text, arms: Sequence[Arm], *, documents: bool) -> Passed:
+def first_pass(
+    context: Context,
+    text: Text,
+    arms: Sequence[Arm],
+    *,
+    documents: bool,
+    check: Callable[[Artifact[HeldoutDocuments]], object] = lambda _: None,
+) -> Passed:
     """Count the pretokens of the training text for all arms, and copy the held-out documents, in one pass.
 
     Args:
@@ -66,6 +73,7 @@ def first_pass(context: Context, text: Text, arms: Sequence[Arm], *, documents: 
         text: The corpus.
         arms: The arms that are trained, whose patterns, units and special tokens are used.
         documents: Whether held-out documents are wanted.
+        check: Called with them, as soon as they are known.
 
     Raises:
         UserError: If the records do not have the field that `corpus.source_field` names.
@@ -75,18 +83,19 @@ def first_pass(context: Context, text: Text, arms: Sequence[Arm], *, documents: 
     counts = {key: Wanted(Counts, "count", _identity(arm), {"corpus": text.hash}) for key, arm in first.items()}
     held = {_HELD: heldout.wanted(text)} if documents else {}
     made: dict[str, Artifact[Any]] = {}
-    for wanted in (counts, held) if text.corpus.config.heldout_paths else (counts | held,):
+    for wanted in (held, counts) if text.corpus.config.heldout_paths else (counts | held,):
         if not wanted:
             continue
         with context.reporter.stage(" and ".join(dict.fromkeys(one.stage for one in wanted.values()))):
             build = partial(_build, context, text, first)
             made |= context.store.make_all(wanted, build, resumable=context.cluster is not None)
+        if _HELD in wanted:
+            heldout.show(context, made[_HELD])
+            check(made[_HELD])
     for arm in arms:
         if first[key_of[arm.name]] is arm:
             artifact = made[key_of[arm.name]]
             context.done("count" if arm is arms[0] else f"count {arm.name}", artifact, _describe(artifact.contents))
-    if documents:
-        heldout.show(context, made[_HELD])
     return Passed({name: made[key] for name, key in key_of.items()}, made.get(_HELD))
 
 
@@ -103,7 +112,7 @@ def _build(context: Context, text: Text, arms: Mapping[str, Arm], folders: Mappi
     sources = text.corpus.by_source() if cuts else [("", text.corpus, 1)]
     made: dict[str, Contents] = {}
     with heldout.copying(folders.get(_HELD)) as copy:
-        folder = min(folders.values())
+        folder = folder_of_tasks(folders.values())
         counts_of = [_read(context, corpus, name, cuts, copy, folder) for name, corpus, _ in sources]
     for place, (key, arm) in enumerate(counted.items()):
         parts = [(name, counts[place], weight) for (name, _, weight), counts in zip(sources, counts_of, strict=True)]
@@ -134,12 +143,12 @@ def _read(
         settings |= {"threads": cluster.threads, "spill_folder": None}
         work = partial(_task, name, cuts, settings, copy is not None)
         key = digest([name, copy is not None, [(cut.pattern.regex, *cut[1:]) for cut in cuts]])
-        with cluster.results(folder / "parts") as results:
+        with cluster.results(folder / TASKS) as results:
             what = "count" if cuts else "survey"
             found = list(cluster.map_parts(what, work, corpus, split, results, progress, key=key))
             if copy is not None:
                 for result in found:
-                    facts = deque(result.blocks(), maxlen=1).pop()  # the counts come first
+                    facts = next(result.blocks())
                     copy.add(BytesIO(facts.pop("text")), Survey(**result.value["names"], **facts))
             counts = on_cluster.add_counts(cluster, found, results, progress) if cuts else []
     else:
@@ -182,7 +191,7 @@ def _read_part(
         done(n_bytes)
 
     if copy is None:
-        for batch in part.batches("train", readers=(threads + 1) // 2, in_order=False):
+        for batch in part.batches("train", readers=(threads + 1) // 2, in_order=False, batch_bytes=BATCH_BYTES):
             add(batch)
     else:
         facts = survey(
@@ -204,12 +213,12 @@ def _task(
     copy = BytesIO() if copied else None
     with counting(cuts, **settings) as counters:
         value, facts = _read_part(part, name, counters, copy, settings["threads"], beat)
+        if copy is not None:
+            columns = vars(facts)
+            value["names"] = {name: names for name, names in columns.items() if isinstance(names, list)}
+            arrays = {name: column for name, column in columns.items() if name not in value["names"]}
+            yield {"text": np.frombuffer(copy.getvalue(), np.uint8), **arrays}
         values = yield from on_cluster.save_counts(counters.finish())
-    if copy is not None:
-        columns = vars(facts)
-        value["names"] = {name: names for name, names in columns.items() if isinstance(names, list)}
-        arrays = {name: column for name, column in columns.items() if name not in value["names"]}
-        yield {"text": np.frombuffer(copy.getvalue(), np.uint8), **arrays}
     return {**value, **values}
 
 

@@ -122,10 +122,10 @@ def hashes(artifact: Artifact[HeldoutDocuments]) -> NDArray[np.uint64]:
 
 
 def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:
-    """Load the groupings that `describe` found, and one by kind if all sources are named `KIND: NAME`.
+    """Load the groupings, and one by kind if all sources are named `KIND: NAME`.
 
     Args:
-        artifact: Artifact returned by `describe`.
+        artifact: The held-out documents.
         document_bytes: int64[n_documents], sizes of the documents in the held-out shards.
 
     Raises:

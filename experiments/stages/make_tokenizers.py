@@ -85,9 +85,6 @@ def make_tokenizers(
         The tokenizers by the name of the arm, in the order of `arms`, without those that these stages do not make.
     """
     tokenizers = dict(existing)
-    for arm in arms:
-        if arm.name in existing and passed.documents is not None:
-            _check_split(arm, existing[arm.name].tokenizer, text, passed.documents)
     trained = [arm for arm in arms if arm.trained]
     families = phase1.families(trained, passed.counts)
     if families and budget is not None:
@@ -162,7 +159,7 @@ def _existing(context: Context, arm: Arm) -> ArmTokenizer:
     return ArmTokenizer(arm.name, arm.label, loaded.tokenizer, artifact)
 
 
-def _check_split(arm: Arm, tokenizer: TokenizerLike, text: Text, documents: Artifact[HeldoutDocuments]) -> None:
+def check_split(arm: Arm, tokenizer: TokenizerLike, text: Text, documents: Artifact[HeldoutDocuments]) -> None:
     """Raise a UserError if this run would score text on which the tokenizer was trained, or by which it was chosen.
 
     A few held-out documents often occur in training text too; that is said.

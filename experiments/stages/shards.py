@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from experiments.cluster.parts import write_shards
+from experiments.cluster.tasks import TASKS, folder_of_tasks
 from experiments.numbers import si
 from experiments.results import ShardsFolder
 from experiments.stages import contamination
@@ -121,7 +122,7 @@ def encode(
         if heldout_of is not None and counts is not None:
             _check_space(context, {folder: heldout_of[name].contents for name, folder in encoding.items()}, counts)
         corpus = reread(documents) if heldout_of is None else text.corpus
-        overlap = _read(context, corpus, split, settings, targets, search, min(folders.values()), counts)
+        overlap = _read(context, corpus, split, settings, targets, search, folder_of_tasks(folders.values()), counts)
         skipped = documents.contents.skipped if heldout_of is None else corpus.skipped.summary()
         made: dict[str, Contents] = {}
         for name, (target, tokenizer) in zip(encoding, targets.items(), strict=True):
@@ -161,12 +162,13 @@ def _read(
         report = Throttle(progress, "shards", None if counts is None else counts.n_bytes)
         values = map_parts(partial(write, **look), corpus, split, thread_count(context.runner.threads), report)
         return None if found is None else Overlap(*found.found(), sum(value["n_bytes"] for value in values))
-    with cluster.results(folder / "tasks") as results:
+    with cluster.results(folder / TASKS) as results:
         key = digest(sorted(map(str, targets)))
         if search is None or search.documents.stored_bytes <= PART_BYTES:
             return write_shards(cluster, write, corpus, split, results, progress, key=key, search=search)
         # Each task reads all documents to look for, so these tasks read at least as much text.
-        write_shards(cluster, write, corpus, split, results, progress, key=key)
+        if targets:
+            write_shards(cluster, write, corpus, split, results, progress, key=key)
         only_look, size = partial(write_part, {}, settings, split), search.documents.stored_bytes
         return write_shards(cluster, only_look, corpus, split, results, progress, search=search, part_bytes=size)
 

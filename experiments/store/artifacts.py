@@ -156,10 +156,16 @@ class Store:
         """
         usual, identity = self.identify(stage, config, inputs)
         name, identity = name or usual, {**identity, "hash": key or identity["hash"]}
+        artifact = self._find_or_build(name, identity, result, build, resumable)
+        self.use(artifact)
+        return artifact
+
+    def _find_or_build(
+        self, name: str, identity: dict[str, Any], result: type[C], build: Callable[[Path], C], resumable: bool
+    ) -> Artifact[C]:
         if (artifact := self.find(name, result)) is None:
             with self.lock(name):
                 artifact = self.find(name, result) or self._build(name, identity, build, resumable)
-        self.use(artifact)
         return artifact
 
     def make_all(
@@ -179,7 +185,8 @@ class Store:
         Raises:
             UserError: As for `make`.
         """
-        folder_of = {name: self.identify(one.stage, one.config, one.inputs)[0] for name, one in wanted.items()}
+        identities = {name: self.identify(one.stage, one.config, one.inputs) for name, one in wanted.items()}
+        folder_of = {name: folder for name, (folder, _) in identities.items()}
         name_of = {folder: name for name, folder in reversed(folder_of.items())}
         folders: dict[str, Path] = {}
         built: dict[str, Contents] = {}
@@ -197,13 +204,13 @@ class Store:
                 make(rest)
                 return built[name]
 
-            one = wanted[name]
-            options: dict[str, Any] = {"config": one.config, "inputs": one.inputs, "resumable": resumable}
-            made[missing[0]] = self.make(one.result, one.stage, build=build_one, **options)
+            made[missing[0]] = self._find_or_build(*identities[name], wanted[name].result, build_one, resumable)
             if name not in folders:
                 make(rest)
 
         make(sorted(name_of))  # so two processes never wait for each other
+        for artifact in made.values():  # after all are built: an error of an upload may not cost another's text
+            self.use(artifact)
         return {name: made[folder] for name, folder in folder_of.items()}
 
     def use(self, artifact: Artifact[Any]) -> None:

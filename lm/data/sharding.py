@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -142,16 +142,23 @@ def map_parts(
             if stopped.is_set():
                 raise InterruptedError
 
-        return work(parts[i], math.ceil(threads / at_once), done)
+        try:
+            value = work(parts[i], math.ceil(threads / at_once), done)
+        except BaseException as error:
+            failures.append(error)
+            raise
+        n_bytes[i] = value["n_bytes"]  # also of a part that was there
+        return value
 
-    values = []
+    failures: list[BaseException] = []  # in the order of time
     with ThreadPoolExecutor(at_once, "parts") as pool:
         try:
-            for i, future in enumerate([pool.submit(run, i) for i in range(len(parts))]):
-                while not wait([future], _REPORT_SECONDS).done:
-                    report(sum(n_bytes))
-                values.append(future.result())
-                n_bytes[i] = values[i]["n_bytes"]  # also of a part that was there
+            futures = [pool.submit(run, i) for i in range(len(parts))]
+            while wait(futures, _REPORT_SECONDS, FIRST_EXCEPTION).not_done and not failures:
+                report(sum(n_bytes))
+            if failures:
+                raise failures[0]
+            values = [future.result() for future in futures]
         finally:
             stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)

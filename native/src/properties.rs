@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use proptest::sample::{select, Index};
 use proptest::test_runner::RngSeed;
 
+use crate::encode::encoder::Encoder;
 use crate::encode::stream::text::TextStream;
 use crate::encode::tests::{encode_all, one_pass, plain_ids};
-use crate::encode::{encoder::Encoder, preparation::NONE};
 use crate::pretokenize::tests::{by_regex, cut, scalar_cut, ALPHABET, ASCII};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::vocabulary::{MergeRule, Tokens};
@@ -105,10 +105,10 @@ proptest! {
             encoder
                 .with_state(|state| {
                     for &end in ends.iter().chain([&text.len()]) {
-                        stream.push(&text[start..end], &encoder, &NONE, 1 << 20, state, &mut streamed)?;
+                        stream.push(&text[start..end], &encoder, 1 << 20, state, &mut streamed)?;
                         start = end;
                     }
-                    stream.finish(&encoder, &NONE, state, &mut streamed)
+                    stream.finish(&encoder, state, &mut streamed)
                 })
                 .unwrap();
             prop_assert_eq!(streamed, expected);

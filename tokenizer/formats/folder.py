@@ -84,11 +84,12 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
     hashes = {seen.FILE: read.data()} if isinstance(read, seen.Read) and read.hashes is not None else {}
     files = hashes | beside.files | texts
     earlier = {HF_FILE, seen.FILE}
-    if config is None:  # otherwise `transformers` has just written its own
-        # Templates and tokens of another tokenizer that was here before would be read as this one's.
+    if config is None and (folder / FILE).exists():  # with a config, `transformers` has just written its own
+        # Templates and tokens of the tokenizer that was saved here before would be read as this one's.
         templates = (folder / carried.TEMPLATE_FOLDER).glob("*.jinja")
-        earlier |= {f"{carried.TEMPLATE_FOLDER}/{path.name}" for path in templates}
-        earlier |= {carried.TEMPLATE_FILE, carried.MAP_FILE, carried.ADDED_FILE}
+        theirs = {f"{carried.TEMPLATE_FOLDER}/{path.name}" for path in templates}
+        theirs |= {carried.TEMPLATE_FILE, carried.MAP_FILE, carried.ADDED_FILE}
+        earlier |= {name for name in theirs if not (folder / name).is_symlink()}
     write_files(folder, files, remove=earlier - files.keys())
 
 

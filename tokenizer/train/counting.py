@@ -34,7 +34,7 @@ DEFAULT_SPECIAL_TOKENS = (END_OF_TEXT,)
 Countable: TypeAlias = "Text | Mapping[str, int] | Mapping[bytes, int] | CountedTexts | Source | Sequence[Source]"
 """A text of any kind, texts with counts, or weighted sources of these."""
 
-_BATCH_BYTES = 1 << 20  # several batches are in memory per thread; larger ones are not faster
+BATCH_BYTES = 1 << 20  # several batches are in memory per thread; larger ones are not faster
 _METADATA_KEY = b"superbpe.counts"
 _FORMAT_VERSION = 2
 
@@ -222,14 +222,24 @@ class Counters:
     def __init__(self, counters: Sequence[tuple[Cut, _native.PretokenCounter]]) -> None:
         self.cuts, self.recorder, self.n_bytes = [cut for cut, _ in counters], Recorder(), 0
         self._counters, self._n_documents, self._lock = counters, 0, Lock()
+        self._failure: BaseException | None = None
 
     def add(self, batch: _native.Batch, *, record: bool = False) -> None:
-        """Count a batch; several threads may. With `record`, the recorder gets it, too."""
+        """Count a batch; several threads may. With `record`, the recorder gets it, too.
+
+        After a failure, every call raises it: a counter that has failed says no more why.
+        """
         with self._lock:
+            if self._failure is not None:
+                raise self._failure
             if record:
                 self.recorder.add(batch)
-            for _, counter in self._counters:
-                counter.add(batch)
+            try:
+                for _, counter in self._counters:
+                    counter.add(batch)
+            except BaseException as error:
+                self._failure = error
+                raise
             self.n_bytes += batch.n_bytes
             self._n_documents += len(batch)
 
@@ -331,14 +341,14 @@ def count_pretokens(
             return _count_times(source, count)
         with counting([used], **settings) as counters:
             # Reading a compressed file takes about half the time of counting it.
-            reading = {"readers": (n_threads + 1) // 2, "in_order": False, "batch_bytes": _BATCH_BYTES}
+            reading = {"readers": (n_threads + 1) // 2, "in_order": False, "batch_bytes": BATCH_BYTES}
             batches = counters.recorder.batches(source, field=field, **reading)
             tick = Throttle(progress, "bytes counted")
             for batch in batches if prepare is None else map(prepare, batches):
                 counters.add(batch)
                 tick(counters.n_bytes)
             tick.finish(counters.n_bytes)
-            if counters.n_bytes == 0 and not (isinstance(source, Corpus) and source.is_part):
+            if counters.n_bytes == 0:
                 raise UserError("the corpus is empty; name files that contain text")
             return replace(counters.finish()[0], **cut._asdict())
 

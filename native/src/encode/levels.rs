@@ -49,9 +49,10 @@ impl Levels {
             let [left, right, new] =
                 [rules[i].merge.left, rules[i].merge.right, rules[i].merge.new].map(|id| id as usize);
             made_twice |= std::mem::replace(&mut made[new], true);
-            let late = one_pass && (made_in_second[left] || made_in_second[right]);
-            if i < before && !late {
-                continue;
+            if i < before {
+                if !one_pass || !made_in_second[left] && !made_in_second[right] {
+                    continue;
+                }
             }
             (in_second[i], made_in_second[new]) = (true, true);
             leftmost[new] = leftmost[left];

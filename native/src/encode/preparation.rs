@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::{encoder::Encoder, state::State};
 use crate::runtime::interrupt::poll;
 use crate::text::batch::Batch;
-use crate::text::normalize::{aligned, may_cut, normalized, Form};
+use crate::text::normalize::{aligned, normalized, Form};
 use crate::text::specials::{Part, Specials};
 use crate::text::utf8::is_start;
 
@@ -69,33 +69,6 @@ impl Preparation {
     /// Whether text is encoded as it is.
     pub fn is_empty(&self) -> bool {
         self.early.is_none() && self.forms.is_empty() && self.late.is_none()
-    }
-
-    /// Bytes after a position with which `may_cut` can tell whether a text may be cut there; None if it never may.
-    pub fn looks_ahead(&self) -> Option<usize> {
-        let longest = |specials: &Option<Specials>| specials.as_ref().map_or(0, |specials| specials.longest);
-        let unknown = self.late.is_some() && !self.forms.is_empty(); // tokens are found in text that has no normal form yet
-        (!unknown).then(|| longest(&self.early).max(longest(&self.late)).max(1))
-    }
-
-    /// Whether both parts of a text, prepared alone, give what the whole does: neither normalisation nor a string extends
-    /// over the position.
-    pub fn may_cut(&self, text: &[u8], at: usize) -> bool {
-        let inside = |specials: &Option<Specials>, text: &[u8], at: usize| {
-            specials.as_ref().is_some_and(|specials| specials.is_inside(text, at))
-        };
-        if !may_cut(&self.forms, text, at) || inside(&self.early, text, at) {
-            return false;
-        }
-        let mut inside_late = false;
-        let searched = split(self.early.as_ref(), text, |part, start, end| {
-            if let (Part::Text(stretch), true) = (part, start < at && at < end) {
-                inside_late = inside(&self.late, stretch, at - start);
-            }
-            Ok(())
-        });
-        debug_assert!(searched.is_ok());
-        !inside_late
     }
 
     /// Appends the ids of a text.

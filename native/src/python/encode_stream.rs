@@ -5,14 +5,14 @@ use pyo3::prelude::*;
 
 use super::preparation::{core_of, Preparation};
 use super::{arrays::Array, calls::detached, encoder::Encoder};
-use crate::encode::stream::text::TextStream;
+use crate::encode::stream::text::{PreparedStream, Target};
 
 /// Incremental encoding of a text.
 #[pyclass(module = "tokenizer._native")]
 pub struct EncodeStream {
     encoder: Py<Encoder>,
     preparation: Option<Py<Preparation>>,
-    stream: TextStream,
+    stream: PreparedStream,
     limit: usize,
 }
 
@@ -21,7 +21,7 @@ impl EncodeStream {
     #[new]
     #[pyo3(signature = (encoder, limit, preparation=None))]
     fn new(encoder: Py<Encoder>, limit: usize, preparation: Option<Py<Preparation>>) -> Self {
-        Self { encoder, preparation, stream: TextStream::default(), limit }
+        Self { encoder, preparation, stream: PreparedStream::default(), limit }
     }
 
     /// Ids that no later part can change; with `last`, all remaining ids.
@@ -32,11 +32,8 @@ impl EncodeStream {
         let mut ids = Vec::new();
         detached(py, || {
             encoder.core.with_state(|state| {
-                stream.push(part.as_bytes(), &encoder.core, preparation, limit, state, &mut ids)?;
-                if last {
-                    stream.finish(&encoder.core, preparation, state, &mut ids)?;
-                }
-                Ok(())
+                let mut target = Target { preparation, encoder: &encoder.core, limit, state, out: &mut ids };
+                stream.push(part.as_bytes(), last, &mut target)
             })
         })?;
         Ok(ids.into_pyarray(py))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.report.ladder_page import loss_table, render
-from experiments.report.over_compute import Assumptions, describe, reprice, study
+from experiments.report.over_compute import Assumptions, compare_points, describe, reprice, study
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.deployment import Deployment
 from tests.experiments.outputs import run_until as run
@@ -92,6 +92,22 @@ def test_wrong_assumptions_and_other_budgets_are_rejected(ladder, tmp_path, sett
     with pytest.raises(UserError, match="name the folder of a run"):
         reprice(tmp_path, [], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_order_of_columns_of_a_table_of_points_decides_nothing(tmp_path):
+    gaps = {f"s{i}": 0.98 + 0.01 * (i // 3) for i in range(12)}
+    found = []
+    for columns in (sorted(gaps), sorted(gaps, key=lambda name: int(name[1:]) % 3)):
+        table = tmp_path / "points.csv"
+        rows = [",".join(["arm", "seed", "flops", "vocab_size", "tokens_per_byte", *columns])]
+        for arm in ("bpe", "super"):
+            for seed in range(3):
+                bits = [1 if arm == "bpe" else gaps[name] + 0.001 * seed for name in columns]
+                rows.append(",".join([arm, f"{seed}", "1e15", "32000", "0.25", *map(str, bits)]))
+        table.write_text("\n".join(rows))
+        compare_points(table, [], tmp_path / "out")
+        found.append(json.loads((tmp_path / "out" / "ladder.json").read_text())["gaps"][0])
+    assert found[0]["intervals"][0] == pytest.approx(found[1]["intervals"][0])
 
 
 def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute():

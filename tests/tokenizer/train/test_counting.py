@@ -1,4 +1,5 @@
 from collections import Counter
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +19,7 @@ from tokenizer import (
     patterns,
     reference,
 )
+from tokenizer.train.counting import Counters
 
 SPECIALS = ["<|endoftext|>", "<|end", "\n\n", "éé"]
 
@@ -153,6 +155,13 @@ def test_more_runs_than_one_merge_takes(tmp_path):
     counts = count_pretokens(batches, "gpt2", threads=2, memory_bytes=1, **options)
     assert dict(counts.items()) == reference.count_pretokens(documents, patterns.resolve("gpt2").regex)
     assert seen[-1] == ("bytes counted", counts.n_bytes, None)
+
+
+def test_every_thread_learns_why_counting_failed():
+    counters = Counters([(None, Mock(add=Mock(side_effect=[OSError("the disk is full"), None])))])
+    for _ in range(2):
+        with pytest.raises(OSError, match="the disk is full"):
+            counters.add(Batch.from_texts(["a"]))
 
 
 def test_an_interrupted_count_leaves_no_files(tmp_path):

@@ -192,16 +192,10 @@ impl Cuts {
         range.filter(|&at| is_start(text[at])).find(|&at| self.is_safe(definition, text, at))
     }
 
-    /// The last safe cut in a range of positions that `may_cut` accepts, too.
-    pub fn last(
-        &self,
-        definition: &Definition,
-        text: &[u8],
-        range: Range<usize>,
-        may_cut: impl Fn(usize) -> bool,
-    ) -> Option<usize> {
-        let mut starts = (range.start.max(1)..range.end).rev().filter(|&at| is_start(text[at]));
-        starts.find(|&at| self.is_safe(definition, text, at) && may_cut(at))
+    /// The last safe cut at or after `from`.
+    pub fn last(&self, definition: &Definition, text: &[u8], from: usize) -> Option<usize> {
+        let mut starts = (from.max(1)..text.len()).rev().filter(|&at| is_start(text[at]));
+        starts.find(|&at| self.is_safe(definition, text, at))
     }
 }
 
