@@ -96,6 +96,8 @@ def next_step(
             whats.append(f"{more}, which changes the training text")
             seconds = seed_seconds * seeds
         else:
+            if sampled < 1:
+                changes.append("corpus.heldout_sample=1")
             whats.append(more if elsewhere else f"{more} with corpus.heldout_paths")
     if not whats:
         return None

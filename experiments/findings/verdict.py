@@ -171,10 +171,8 @@ def decision(compared: Comparison, labels: Sequence[str]) -> str:
 
 def detail(result: Findings) -> str:
     """The difference of `Findings.pair`, what its uncertainty includes and what is unequal; a line per further arm."""
-    if len(result.arms) == 1 and not result.trained_here:
-        return "Name further models to compare it with."
     if len(result.arms) == 1:
-        return "Choose further arms, such as arms=[bpe,superbpe], to compare."
+        return "There is nothing to compare it with."
     first, compared = result.labels[0], result.shown
     difference = _difference(result, result.pair[1])
     others = [f"{_difference(result, j)}." for j in result.tested if j != result.pair[1]]
@@ -401,7 +399,8 @@ def _at_budgets(gap: Gap) -> str:
             by = _range_of([abs(value) for value in values]).replace("+", "")
             parts.append(f"{where}, {arm} {needs} {which} bits per byte than {reference}, by {by}")
         else:
-            parts.append(f"{where}, undecided: {_range_of(values)}{_interval_of(gap, first, last)}")
+            gaps = "gaps from " if first < last else ""  # not an interval
+            parts.append(f"{where}, undecided: {gaps}{_range_of(values)}{_interval_of(gap, first, last)}")
     return "; ".join(parts)
 
 

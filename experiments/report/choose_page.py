@@ -130,8 +130,10 @@ def headline(report: Mapping[str, Any]) -> str:
             "smaller vocabularies."
         )
     if best is None:
+        # Others are in the table, too, but their last merges are chance.
+        which = "tokenizer" if all(one["supported"] for one in made_here) else "tokenizer with enough text for its size"
         return (
-            f"No tokenizer is certainly cheaper to serve than {against(report)}: a saving counts from "
+            f"No {which} is certainly cheaper to serve than {against(report)}: a saving counts from "
             f"{100 * report['smallest_saving']:.1f} % on, because other training text can change it as much."
         )
     compared = next(one["reference"] for one in report["tokenizers"] if one["name"] == best["name"])

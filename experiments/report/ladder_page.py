@@ -76,6 +76,7 @@ def render(numbers: Mapping[str, Any], study: Study) -> str:
         chosen=f"{next(iter(models))}|decode|{deployed.rho:g}",
         loss=loss_table(numbers),
         compute=compute_table(numbers),
+        equal_text=all(map(study.on_equal_text, study.arms)),
         measured=[flops_text(numbers["arms"][0]["spent"][i]) for i in (0, -1)],
         command=command_text(["superbpe", "compare", Path(numbers["run"])]),
     )

@@ -298,12 +298,20 @@ def _write(
     for gap in numbers["gaps"]:
         for statement in gap["statements"]:
             reporter.say(f"{gap['arm']} against {gap['reference']}: {statement}.")
-    for sentence in (note, numbers["worth"]):
+    for sentence in (note, _deployment_text(chosen.deployment), numbers["worth"]):
         if sentence:
             reporter.say(sentence, style="bold")
     if numbers["at_scale"]:
         reporter.say(numbers["at_scale"])
     reporter.say(f"over compute: {out / PAGE}")
+
+
+def _deployment_text(deployed: Deployment) -> str:
+    """The deployment whose serving decides what is worth it."""
+    return (
+        f"Deployed: {deployed.n_layers} layers of width {deployed.hidden_size:,} at a context of "
+        f"{deployed.context_bytes:,} bytes, with {deployed.rho:g} times the FLOPs of training for serving."
+    )
 
 
 def describe(

@@ -153,7 +153,7 @@ def test_a_gap_names_the_range_and_the_trend():
     # At the two smaller budgets, 0 is within the intervals of half width 0.5.
     mixed = gap([0.1, 0.3, 0.8, 0.9], scatter=0.2)
     assert statements(mixed)[0] == (
-        "between 2e15 and 6.2e15 FLOPs, undecided: +0.1 to +0.3 %, with 95 % intervals from −0.4 to +0.8 %; "
+        "between 2e15 and 6.2e15 FLOPs, undecided: gaps from +0.1 to +0.3 %, with 95 % intervals from −0.4 to +0.8 %; "
         "between 1.9e16 and 6e16 FLOPs, arm needs more bits per byte than ref, by 0.8 to 0.9 %"
     )
     assert decisions(mixed) == ["undecided", "undecided", "worse", "worse"]
