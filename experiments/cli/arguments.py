@@ -29,7 +29,7 @@ from tokenizer.files import shown, weighted
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from experiments.given_models import Loading
     from superbpe.rules import Rules
@@ -99,7 +99,7 @@ class Parser(argparse.ArgumentParser):
         unknown = next((word for word in given if not any(name.startswith(word) for name in known)), None)
         if unknown is not None:
             folder = next((name for name in _FOLDER if name in known), "")
-            meant = f" (did you mean {folder}?)" if folder and unknown in _FOLDER else did_you_mean(unknown, known)
+            meant = f" (did you mean {folder}?)" if folder and unknown in _FOLDER else _nearest(unknown, known)
             if unknown == "--text" and any(action.dest == "text" for action in self._actions):
                 meant = " (name the text without an option)"
             message = f"unknown option {unknown}{meant}"
@@ -233,10 +233,21 @@ def add_text_settings(options: argparse._ActionsContainer) -> None:
     )  # fmt: skip
 
 
+def _nearest(option: str, known: Iterable[str]) -> str:
+    """`did_you_mean` of options, whose dashes do not make them alike."""
+    return did_you_mean(option.lstrip("-"), [name.lstrip("-") for name in known]).replace("'", "'--", 1)
+
+
+def _deployment_word(text: str) -> str:
+    if Path(text).is_file():
+        raise argparse.ArgumentTypeError(f"{text} is a file, not a setting; name text before --deployment")
+    return text
+
+
 def add_deployment(options: argparse.ArgumentParser) -> None:
     """Add `--deployment`, whose words `experiments.fertility.measures.deployment` reads."""
     options.add_argument(
-        "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
+        "--deployment", nargs="+", type=_deployment_word, default=["dense-8b"], metavar="PRESET|KEY=VALUE",
         help="model to price serving for: a preset of `deployment` and its other settings (dense-8b)",
     )  # fmt: skip
 

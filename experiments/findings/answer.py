@@ -129,18 +129,18 @@ def exchange_sentences(result: Findings) -> list[str]:
     rate, ends = result.exchange.measure(reference.compared)
     interval = f" ({100 * ends[0]:.1f} to {100 * ends[1]:.1f})" if ends else ""
     how = "as stated by deployment.rate" if result.exchange.stated is not None else f"measured on {reference.label}"
-    published = f"between 6e19 and 2.6e20 FLOPs, published models have {100 * PUBLISHED_RATE:.1f} %"
+    others = f"between 6e19 and 2.6e20 FLOPs, published models have {100 * PUBLISHED_RATE:.1f} %"
     worth = f"An e-fold (2.7 times) of training compute is worth {100 * rate:.1f} % of the bits per byte{interval}"
-    sentences = [f"{worth}, {how}; {published}."]
+    sentences = [f"{worth}, {how}; {others}."]
     compared = result.at_text.get(result.pair)
     e_folds = result.compute_e_folds(result.pair[1])
     if compared is not None and abs(e_folds) >= NO_DIFFERENCE:
         change = 100 * (math.exp(e_folds) - 1)
         which = "fewer" if change < 0 else "more"
-        at_rates = [
-            f"{signed(compared.percent + 100 * one * e_folds, 2)} % at the {name} rate"
-            for one, name in ((rate, "first"), (PUBLISHED_RATE, "published"))
-        ]
+        at_compute = result.at_compute.get(result.pair)  # as in the table
+        first = compared.percent + 100 * rate * e_folds if at_compute is None else at_compute.percent
+        published = compared.percent + 100 * PUBLISHED_RATE * e_folds
+        at_rates = [f"{signed(first, 2)} % at the first rate", f"{signed(published, 2)} % at the published rate"]
         costs = f"On equal text, training the deployed model with {arm.label} takes {abs(change):.1f} % {which} FLOPs"
         sentences.append(f"{costs}: the same compute gives {' and '.join(at_rates)}.")
     return sentences

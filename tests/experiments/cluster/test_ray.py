@@ -100,11 +100,10 @@ def killing(most):
 
 
 STAGES = {"count": "count", "seams": "superwords", "fragments": "superwords", "encode": "encode"}
-STAGES |= {"overlap": "overlap", "survey": "survey"}
 
 
 def test_killed_workers_change_nothing(runner, tmp_path, monkeypatch):
-    """Workers are killed while text is counted, searched for superwords, encoded, compared and surveyed."""
+    """Workers are killed while text is counted, searched for superwords and encoded."""
     rng, start, parts = random.Random(5), tasks._Run.__init__, Corpus.parts
     words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(40)]
     for i in range(16):
