@@ -348,7 +348,7 @@ def count_pretokens(
                 counters.add(batch)
                 tick(counters.n_bytes)
             tick.finish(counters.n_bytes)
-            if counters.n_bytes == 0:
+            if counters.n_bytes == 0 and not (isinstance(source, Corpus) and source.is_part):
                 raise UserError("the corpus is empty; name files that contain text")
             return replace(counters.finish()[0], **cut._asdict())
 

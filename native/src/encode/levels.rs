@@ -49,10 +49,9 @@ impl Levels {
             let [left, right, new] =
                 [rules[i].merge.left, rules[i].merge.right, rules[i].merge.new].map(|id| id as usize);
             made_twice |= std::mem::replace(&mut made[new], true);
-            if i < before {
-                if !one_pass || !made_in_second[left] && !made_in_second[right] {
-                    continue;
-                }
+            let late = one_pass && (made_in_second[left] || made_in_second[right]);
+            if i < before && !late {
+                continue;
             }
             (in_second[i], made_in_second[new]) = (true, true);
             leftmost[new] = leftmost[left];
