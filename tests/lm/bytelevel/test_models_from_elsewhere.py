@@ -121,10 +121,10 @@ def test_every_architecture(kind, shared):
         results.append([*model.choices(requests), model.next_byte("ab <"), *model.choices(requests[:1])])
         assert lm.model.cached == (kind in CACHED and cached is None)
     for after_cache, whole in zip(*results, strict=True):
-        np.testing.assert_allclose(after_cache, whole, atol=1e-5)
+        np.testing.assert_allclose(after_cache, whole, rtol=1e-6, atol=1e-5)
     for (prompt, answers), scores in zip(requests, results[0], strict=False):
         expected = [log_mass(prompt + answer) - log_mass(prompt) for answer in answers]
-        np.testing.assert_allclose(scores, expected, atol=1e-5)
+        np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-5)
 
 
 def test_a_function_and_a_model_without_an_end(shared):
