@@ -177,7 +177,7 @@ def _content(file: Any, at: int, size: int) -> bytes:
     for mark in (0xFF, 0xFE):
         content[-1] = mark
         file.seek(at)
-        read = file.readinto(content)
+        read = file.stream.readinto(content)  # which fsspec has only of late
         if read < size or content[-1] != mark:
             return bytes(content[:read])
     return b""  # the file is longer than what came

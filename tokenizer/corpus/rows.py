@@ -299,7 +299,11 @@ def batch_column(column: Any, config: CorpusConfig, skipped: Skipped, part: str 
     path, _ = _column(table.schema, field, "no field", _SET_FIELD)
     count, places = 0, list[str]()
     for chunk in table.to_batches():
-        rows = max(1, config.batch_bytes * len(chunk) // max(chunk.nbytes, 1))
+        try:
+            size = chunk.nbytes
+        except pa.ArrowTypeError:  # PyArrow 23 and older cannot tell, of views
+            size = chunk.get_total_buffer_size()
+        rows = max(1, config.batch_bytes * len(chunk) // max(size, 1))
         texts = _inside(chunk, path)
         _as_bytes(texts.slice(0, 1), what)  # before its values are measured
         if pa.types.is_dictionary(texts.type):  # its values repeat
@@ -369,8 +373,12 @@ def dataset_records(config: CorpusConfig) -> Any:
 
     name = config.dataset
     try:
-        if name is not None and (Path(name) / "state.json").is_file():
-            return datasets.load_from_disk(name)
+        if name is not None:
+            saved = Path(name)
+            if (saved / "dataset_dict.json").is_file():
+                saved /= config.dataset_split
+            if (saved / "state.json").is_file():
+                return datasets.load_from_disk(str(saved))
         return datasets.load_dataset(
             name, config.dataset_config, split=config.dataset_split, streaming=True, trust_remote_code=False
         )
