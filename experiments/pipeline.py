@@ -118,7 +118,7 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
 
     trained = [arm for arm in arms if arm.trained]
     passed = first_pass(context, text, trained, documents=wanted, check=check_documents)
-    tokenizers = make_tokenizers(context, text, arms, stages, existing, passed, budget, longest)
+    tokenizers = make_tokenizers(context, text, arms, stages, existing, passed.counts, budget, longest)
     if "shard" not in stages:
         return Outcome()
     from experiments.findings import precision  # slow to import, though without Torch

@@ -234,7 +234,7 @@ def add_text_settings(options: argparse._ActionsContainer) -> None:
 
 
 def _nearest(option: str, known: Iterable[str]) -> str:
-    """`did_you_mean` of options, whose dashes do not make them alike."""
+    """The hint at the nearest known option. Dashes, which all options have, do not count."""
     return did_you_mean(option.lstrip("-"), [name.lstrip("-") for name in known]).replace("'", "'--", 1)
 
 

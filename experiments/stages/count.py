@@ -225,7 +225,7 @@ def _task(
 def _save(
     context: Context, text: Text, arm: Arm, sources: Sequence[tuple[str, PretokenCounts, int]], folder: Path
 ) -> Counts:
-    """Write the counts of an arm, given those of each source with its weight."""
+    """Write the counts of an arm. `sources` has the name, the counts and the weight of each source."""
     named = text.corpus.config.sources
     counts = mix_counts([(of_source, weight) for _, of_source, weight in sources]) if named else sources[0][1]
     counts.save(folder / COUNTS)

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
     from experiments.arms import Arm
     from experiments.config import BudgetConfig
-    from experiments.results import HeldoutDocuments
+    from experiments.results import Counts, HeldoutDocuments
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
-    from experiments.stages.count import Passed
     from experiments.store.artifacts import Artifact
     from tokenizer.interface import TokenizerLike
 
@@ -65,7 +64,7 @@ def make_tokenizers(
     arms: Sequence[Arm],
     stages: Collection[str],
     existing: Mapping[str, ArmTokenizer],
-    passed: Passed,
+    counts: Mapping[str, Artifact[Counts]],
     budget: BudgetConfig | None = None,
     context_bytes: float = math.inf,
 ) -> dict[str, ArmTokenizer]:
@@ -77,7 +76,7 @@ def make_tokenizers(
         arms: The arms.
         stages: Stages of the pipeline to run. With `train_bpe` but not `train_superbpe`, only phase 1 runs.
         existing: The tokenizers of arms that are not trained, by name.
-        passed: The counts of arms that are trained, and the held-out documents.
+        counts: The counts of the arms that are trained, by name.
         budget: Budget of the models, for which the counted text must be large enough; None without models.
         context_bytes: Context in which the models are scored, which no token may exceed.
 
@@ -86,7 +85,7 @@ def make_tokenizers(
     """
     tokenizers = dict(existing)
     trained = [arm for arm in arms if arm.trained]
-    families = phase1.families(trained, passed.counts)
+    families = phase1.families(trained, counts)
     if families and budget is not None:
         budget.check_epochs(families[0].counts.contents.n_bytes)
     if "train_bpe" not in stages:

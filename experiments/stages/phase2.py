@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.cluster.parts import ClusterSources
+from experiments.cluster.tasks import TASKS
 from experiments.config import part
 from experiments.results import TrainedTokenizer
 from experiments.stages.phase1 import MERGE_COUNTS
@@ -53,7 +54,7 @@ def train(context: Context, arm: Arm, text: Text, phase1: MergeList) -> ArmToken
             for source in sources
             for part in source.batches.parts("train", size)
         ]
-        with cluster.results(folder / "parts") as results:
+        with cluster.results(folder / TASKS) as results:
             return build_from(folder, ClusterSources(cluster, parts, digest([text.hash, size]), results))
 
     def build_from(folder: Path, texts: ClusterSources | Sequence[Source]) -> TrainedTokenizer:

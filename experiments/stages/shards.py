@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _SHARDS = "shards"
 _OVERLAP = ""
-"""Name of the overlap among those of the arms, which are not empty."""
+"""Key of the overlap, which no arm can have as its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
