@@ -139,11 +139,6 @@ impl Encoder {
     pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
         let State { level1, level2: state2, spans, .. } = state;
         match &self.level2 {
-            Some(level2) if self.definition.second_pass_fence.is_some() => {
-                self.spans_with(text, Unit::Document, level1, spans, |span| {
-                    level2.append_merged_of(span.iter().map(|&id| self.level1.pack(id)), state2, out)
-                })
-            }
             None => {
                 let mut sink = self.level1.piece_sink::<false>(text, level1, out, None);
                 self.definition.scanner.pieces(text, sink.reborrow())?;
@@ -152,7 +147,7 @@ impl Encoder {
             }
             Some(level2) => {
                 let mut merge = |packed: &[u32]| level2.append_merged(packed, state2, out);
-                self.gather(text, Unit::Document, level1, &mut merge)
+                self.spans_with(text, Unit::Document, level1, spans, &mut merge)
             }
         }
     }

@@ -2,14 +2,14 @@
 
 use crate::vocabulary::MOST_IDS;
 
-pub(super) const ID: u32 = MOST_IDS as u32 - 1;
+pub const ID: u32 = MOST_IDS as u32 - 1;
 
 /// In the first token of a cache entry: number of tokens minus one.
 pub(super) const COUNT_SHIFT: u32 = 24;
 pub(super) const COUNT: u32 = 3 << COUNT_SHIFT;
 
 /// The first token of a piece of the scanner. In one pass, the seam before it is closed.
-pub(super) const FIRST: u32 = 1 << 26;
+pub const FIRST: u32 = 1 << 26;
 
 /// The token can be to the left or to the right of an open seam.
 pub(super) const LEFT_OF_SEAM: u32 = 1 << 28;

@@ -1,6 +1,7 @@
 //! Merges found in training, applied to phase-1 tokens.
 
 use super::level2::{Level2, Level2State};
+use super::packed::ID;
 use super::rules::Rule;
 use crate::vocabulary::MergeRule;
 
@@ -30,8 +31,8 @@ impl Superwords {
         Self { level2, packed }
     }
 
-    /// Appends the result of the merges on phase-1 tokens to `out`.
+    /// Appends the result of the merges on packed phase-1 tokens to `out`.
     pub fn apply(&self, ids: &[u32], state: &mut Level2State, out: &mut Vec<u32>) {
-        self.level2.append_merged_of(ids.iter().map(|&id| self.packed[id as usize]), state, out);
+        self.level2.append_merged_of(ids.iter().map(|&id| self.packed[(id & ID) as usize]), state, out);
     }
 }

@@ -1,10 +1,12 @@
 //! Fragments: sequences of phase-1 tokens, each with a count.
 //!
-//! They are counted like pretokens: as strings of three bytes per id.
+//! They are counted like pretokens: as keys if they are short, otherwise as strings of three bytes per id.
+
+use std::ops::Range;
 
 use super::partial::{self, Rows};
-use crate::count::keys::SHORT;
 use crate::count::table::{Counted, Table};
+use crate::encode::packed::ID;
 use crate::runtime::interrupt::poll;
 use crate::vocabulary::MOST_IDS;
 
@@ -13,8 +15,14 @@ const LOOP_BYTES: usize = 16;
 
 /// Bytes per id in a string.
 const ID_BYTES: usize = 3;
-const ID_BITS: usize = 8 * ID_BYTES;
-const _: () = assert!(MOST_IDS <= 1 << ID_BITS);
+const _: () = assert!(MOST_IDS <= 1 << (8 * ID_BYTES));
+
+/// In a key, an id has this many bits. Fragments with a greater id have no key.
+const ID_BITS: usize = 17;
+const KEY_ID: u32 = (1 << ID_BITS) - 1;
+/// Number of ids that fit a key, and its bits after them: `ID_BYTES` times the number.
+const KEY_IDS: usize = 7;
+const LENGTH_SHIFT: usize = 120;
 
 /// Counts of token sequences.
 #[derive(Default)]
@@ -36,27 +44,32 @@ impl Fragments {
         self.table.n_bytes() / ID_BYTES
     }
 
+    /// Adds some of the packed tokens `text`, unless there is only one.
     #[inline(always)]
-    pub fn add(&mut self, fragment: &[u32], count: u64) {
-        if fragment.len() < 2 {
+    pub fn add(&mut self, text: &[u32], Range { start, end }: Range<usize>, count: u64) {
+        if end < start + 2 {
             return;
         }
         self.total += count;
-        if ID_BYTES * fragment.len() <= SHORT {
-            let ids = fragment.iter().rev().fold(0, |ids, &id| ids << ID_BITS | u128::from(id));
-            self.table.add_key(ids | ((ID_BYTES * fragment.len()) as u128) << (8 * SHORT), count);
-        } else {
-            self.bytes.clear();
-            self.bytes.extend(fragment.iter().flat_map(|id| id.to_le_bytes().into_iter().take(ID_BYTES)));
-            self.table.add_long(&self.bytes, count);
+        match key(text, start, end - start) {
+            Some(key) => self.table.add_key(key, count),
+            None => self.add_long(&text[start..end], count),
         }
+    }
+
+    #[inline(never)]
+    fn add_long(&mut self, fragment: &[u32], count: u64) {
+        self.bytes.resize(ID_BYTES * fragment.len(), 0);
+        let bytes = self.bytes.chunks_exact_mut(ID_BYTES).zip(fragment);
+        bytes.for_each(|(to, id)| to.copy_from_slice(&id.to_le_bytes()[..ID_BYTES]));
+        self.table.add_long(&self.bytes, count);
     }
 
     /// `add` that fails if the sum of all counts does not fit 64 bits.
     pub fn add_checked(&mut self, fragment: &[u32], count: u64) -> Result<(), String> {
         let mut total = self.total;
         partial::add(&mut total, count)?;
-        self.add(fragment, count);
+        self.add(fragment, 0..fragment.len(), count);
         Ok(())
     }
 
@@ -108,14 +121,30 @@ impl Fragments {
     }
 }
 
+/// The key of `length` tokens, if they have one. Seven are read whatever the length, which saves a branch.
+#[inline(always)]
+fn key(text: &[u32], start: usize, length: usize) -> Option<u128> {
+    let mut padded = [0; KEY_IDS];
+    let tokens = text[start..].first_chunk().unwrap_or_else(|| {
+        padded[..text.len() - start].copy_from_slice(&text[start..]);
+        &padded
+    });
+    let large = |tokens: &[u32]| tokens.iter().fold(0, |all, token| all | token) & ID > KEY_ID;
+    if length > KEY_IDS || large(tokens) && large(&tokens[..length]) {
+        return None;
+    }
+    let ids = tokens.iter().rev().fold(0, |ids, token| ids << ID_BITS | u128::from(token & KEY_ID));
+    Some(ids & ((1 << (ID_BITS * length)) - 1) | ((ID_BYTES * length) as u128) << LENGTH_SHIFT)
+}
+
 /// The ids of a fragment.
 fn decode(fragment: Counted, ids: &mut Vec<u32>) {
     ids.clear();
     let id = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
     match fragment {
         Counted::Short(key) => {
-            let bytes = key.to_le_bytes();
-            ids.extend(bytes[..usize::from(bytes[SHORT])].chunks_exact(ID_BYTES).map(id));
+            let length = (key >> LENGTH_SHIFT) as usize / ID_BYTES;
+            ids.extend((0..length).map(|i| (key >> (ID_BITS * i)) as u32 & KEY_ID));
         }
         Counted::Long(bytes) => ids.extend(bytes.chunks_exact(ID_BYTES).map(id)),
     }

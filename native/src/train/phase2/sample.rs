@@ -42,7 +42,7 @@ impl Sample {
         if level >= self.lowest {
             let cells = piece.len() as u64;
             let level = self.level(level);
-            level.pieces.add(piece, weight);
+            level.pieces.add(piece, 0..piece.len(), weight);
             level.size.cells += cells;
             level.size.tokens += weight * cells;
         }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::partial::Rows;
+use crate::encode::packed::{FIRST, ID};
 use crate::runtime::memory::{huge_filled, prefetch};
 
 /// Number of counters. The noise is (rare seams / counters) and τ a few millionths of all seams, so the noise is about
@@ -18,28 +19,6 @@ pub const MAX_WEIGHT: u32 = 1_000_000;
 /// Counts of pairs of tokens by a hash; all threads add to it at once.
 pub(super) struct Sketch(Vec<AtomicU32>);
 
-/// The counters of seams that a thread has not added to the sketch yet.
-#[derive(Default)]
-pub(super) struct Pending(Vec<usize>);
-
-impl Pending {
-    /// Adds a seam, at the latest when `settle` is called, which must be before the weight changes.
-    #[inline(always)]
-    pub(super) fn add(&mut self, seam: &[u32], weight: u32, sketch: &Sketch) {
-        let slot = slot(seam);
-        prefetch(&sketch.0, slot);
-        self.0.push(slot);
-        if self.0.len() == AHEAD {
-            self.settle(weight, sketch);
-        }
-    }
-
-    #[inline(never)]
-    pub(super) fn settle(&mut self, weight: u32, sketch: &Sketch) {
-        self.0.drain(..).for_each(|slot| sketch.add(slot, weight));
-    }
-}
-
 impl Sketch {
     pub(super) fn new() -> Self {
         Self(huge_filled(COUNTERS, 0).into_iter().map(AtomicU32::new).collect())
@@ -47,6 +26,20 @@ impl Sketch {
 
     pub(super) fn clear(&mut self) {
         self.0.iter_mut().for_each(|counter| *counter.get_mut() = 0);
+    }
+
+    /// Adds the seams of whole pieces, whose first tokens have `FIRST`.
+    pub(super) fn add_all(&self, pieces: &[u32], weight: u32) {
+        let mut slots = [0; AHEAD];
+        for start in (1..pieces.len()).step_by(AHEAD) {
+            let mut n = 0;
+            for seam in pieces[start - 1..pieces.len().min(start + AHEAD)].windows(2) {
+                slots[n] = slot(seam);
+                prefetch(&self.0, slots[n]);
+                n += usize::from(seam[1] & FIRST == 0);
+            }
+            slots[..n].iter().for_each(|&slot| self.add(slot, weight));
+        }
     }
 
     #[inline(always)]
@@ -104,7 +97,7 @@ pub(super) fn is_live(bits: &[u8], seam: &[u32]) -> bool {
 
 #[inline(always)]
 fn slot(seam: &[u32]) -> usize {
-    let pair = (seam[0] as u64) << 32 | seam[1] as u64;
+    let pair = u64::from(seam[0] & ID) << 32 | u64::from(seam[1] & ID);
     let mixed = (pair ^ (pair >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (mixed >> 40) as usize & (COUNTERS - 1)
 }

@@ -7,9 +7,9 @@
 
 use super::fragments::Fragments;
 use super::partial::{self, Rows, Table};
-use super::sample::{self, Size, LEVELS};
+use super::sample::{Size, LEVELS};
 use super::sketch::{Sketch, MAX_WEIGHT};
-use super::worker::{Pass, SpanLimits, Statistics, Worker};
+use super::worker::{Call, Pass, SpanLimits, Statistics, Worker};
 use crate::encode::{encoder::Encoder, state::State, superwords::Superwords};
 use crate::runtime::{interrupt::poll, parallel};
 use crate::text::{batch::Batch, specials::Specials};
@@ -126,13 +126,20 @@ impl Trainer {
         }
         let documents = batch.documents();
         let chunks = parallel::chunks(documents.iter().map(|document| document.len()), CHUNK_BYTES);
-        let (encoder, spans, specials, seen) = (&self.encoder, self.spans, &self.specials, self.seen.as_ref());
         if let Pass::Fragments { threshold } = pass {
             if self.live.as_ref().is_none_or(|(known, _)| *known != threshold) {
                 self.live = Some((threshold, self.sketch.live(threshold)));
             }
         }
-        let (sketch, live) = (&self.sketch, self.live.as_ref().map_or(&[][..], |(_, live)| live));
+        let call = Call {
+            pass,
+            weight,
+            limits: self.spans,
+            seen: self.seen.as_ref(),
+            sketch: &self.sketch,
+            live: self.live.as_ref().map_or(&[], |(_, live)| live),
+        };
+        let (encoder, specials) = (&self.encoder, &self.specials);
         let threads = self.workers.len();
         if matches!(pass, Pass::Seams { .. }) {
             let n = encoder.tokens().len() + self.applied;
@@ -145,24 +152,13 @@ impl Trainer {
                 for &text in &documents[chunks[i].clone()] {
                     poll(text.len());
                     let every = if let Pass::Seams { sample_every } = pass { sample_every } else { 0 };
-                    let mut number = if every > 0 { xxhash_rust::xxh3::xxh3_64(text) } else { 0 };
+                    worker.number = if every > 0 { xxhash_rust::xxh3::xxh3_64(text) } else { 0 };
                     worker.statistics.documents += weight as u64;
                     worker.statistics.bytes += weight as u64 * text.len() as u64;
                     specials.between(text, |text| {
-                        encoder.spans(text, spans.unit, state, |span| match pass {
-                            Pass::Lengths => worker.note_length(span.len(), weight),
-                            _ => spans.pieces(span, |piece| {
-                                let sampled = every > 0 && number % every == 0;
-                                let level = sampled.then(|| sample::level(number / every));
-                                number = number.wrapping_add(1);
-                                worker.merging(piece, seen, |worker, piece| {
-                                    worker.gather(piece, pass, level, weight, sketch, live);
-                                });
-                            }),
-                        })
+                        encoder.spans(text, call.limits.unit, state, &mut |packed| worker.take(packed, &call))
                     })?;
                 }
-                worker.seams.settle(weight, sketch);
                 Ok::<(), String>(())
             })
         })?;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::sketch::{is_live, Pending, Sketch};
-use super::{fragments::Fragments, sample::Sample};
-use crate::encode::{level2::Level2State, superwords::Superwords};
+use super::sketch::{is_live, Sketch};
+use super::{fragments::Fragments, sample, sample::Sample};
+use crate::encode::packed::{FIRST, ID};
+use crate::encode::{level2::Level2State, spans::by_firsts, superwords::Superwords};
 use crate::text::unit::Unit;
 
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +41,24 @@ pub(super) struct Worker {
     pub(super) lengths: BTreeMap<u32, u64>,
     /// Counts of tokens by id.
     pub(super) tokens: Vec<u64>,
-    pub(super) seams: Pending,
+    /// Number of the next piece, to sample one in n.
+    pub(super) number: u64,
     runs: Level2State,
-    merged: Vec<u32>,
+    pieces: Vec<u32>,
+    /// Starts and ends of the fragments among the pieces.
+    found: Vec<(usize, usize)>,
+}
+
+/// A call of `Trainer::add`.
+pub(super) struct Call<'a> {
+    pub(super) pass: Pass,
+    pub(super) weight: u32,
+    pub(super) limits: SpanLimits,
+    /// Merges to apply.
+    pub(super) seen: Option<&'a Superwords>,
+    pub(super) sketch: &'a Sketch,
+    /// Bits of `Sketch::live` in a pass over fragments.
+    pub(super) live: &'a [u8],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,56 +102,72 @@ impl SpanLimits {
 }
 
 impl Worker {
-    pub(super) fn note_length(&mut self, length: usize, weight: u32) {
-        // A document of more tokens would not fit into memory.
-        *self.lengths.entry(length as u32).or_default() += weight as u64;
-    }
-
-    /// Calls `gather` with the piece after applying the merges found so far.
-    #[inline(always)]
-    pub(super) fn merging(&mut self, piece: &[u32], seen: Option<&Superwords>, gather: impl FnOnce(&mut Self, &[u32])) {
-        let Some(seen) = seen else { return gather(self, piece) };
-        let mut merged = std::mem::take(&mut self.merged);
-        merged.clear();
-        seen.apply(piece, &mut self.runs, &mut merged);
-        gather(self, &merged);
-        self.merged = merged;
-    }
-
-    /// `live`: bits of `Sketch::live` in a pass over fragments.
-    pub(super) fn gather(
-        &mut self,
-        piece: &[u32],
-        pass: Pass,
-        level: Option<usize>,
-        weight: u32,
-        sketch: &Sketch,
-        live: &[u8],
-    ) {
-        let times = weight as u64;
-        self.statistics.spans += times;
-        self.statistics.tokens += times * piece.len() as u64;
-        self.statistics.seams += times * piece.len().saturating_sub(1) as u64;
-        match pass {
-            Pass::Lengths => unreachable!("spans are measured before they are cut"),
-            Pass::Seams { .. } => {
-                piece.iter().for_each(|&token| self.tokens[token as usize] += times);
-                piece.windows(2).for_each(|seam| self.seams.add(seam, weight, sketch));
-                if let Some(level) = level {
-                    self.sample.add(level, piece, times);
-                }
-            }
-            Pass::Fragments { .. } => {
-                let mut start = 0;
-                for at in 1..piece.len() {
-                    if !is_live(live, &piece[at - 1..=at]) {
-                        self.statistics.dead_seams += times;
-                        self.fragments.add(&piece[start..at], times);
-                        start = at;
-                    }
-                }
-                self.fragments.add(&piece[start..], times);
-            }
+    /// Adds packed phase-1 tokens of whole spans to the results of a pass.
+    pub(super) fn take(&mut self, packed: &[u32], call: &Call) {
+        let Call { pass, weight, limits, seen, .. } = *call;
+        if let Pass::Lengths = pass {
+            // A document of more tokens would not fit into memory.
+            let lengths = &mut self.lengths;
+            return by_firsts(packed, |span| *lengths.entry(span.len() as u32).or_default() += u64::from(weight));
         }
+        if seen.is_none() && limits.trigger.is_none() && limits.longest.is_none() {
+            return self.count(packed, call);
+        }
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.clear();
+        by_firsts(packed, |span| {
+            limits.pieces(&packed[span], |piece| {
+                let start = pieces.len();
+                match seen {
+                    Some(seen) => seen.apply(piece, &mut self.runs, &mut pieces),
+                    None => pieces.extend_from_slice(piece),
+                }
+                pieces[start..].iter_mut().take(1).for_each(|first| *first |= FIRST);
+            });
+        });
+        self.count(&pieces, call);
+        self.pieces = pieces;
+    }
+
+    /// Counts the tokens, seams or fragments of whole pieces, whose first tokens have `FIRST`.
+    fn count(&mut self, pieces: &[u32], call: &Call) {
+        let (times, n) = (u64::from(call.weight), pieces.len() as u64);
+        let n_pieces = pieces.iter().filter(|&token| token & FIRST != 0).count() as u64;
+        self.statistics.spans += times * n_pieces;
+        self.statistics.tokens += times * n;
+        self.statistics.seams += times * (n - n_pieces);
+        match call.pass {
+            Pass::Lengths => unreachable!("spans are measured before they are cut"),
+            Pass::Seams { sample_every } => {
+                pieces.iter().for_each(|&token| self.tokens[(token & ID) as usize] += times);
+                call.sketch.add_all(pieces, call.weight);
+                if sample_every > 0 {
+                    by_firsts(pieces, |piece| {
+                        if self.number % sample_every == 0 {
+                            self.sample.add(sample::level(self.number / sample_every), &pieces[piece], times);
+                        }
+                        self.number = self.number.wrapping_add(1);
+                    });
+                }
+            }
+            Pass::Fragments { .. } => self.cut(pieces, call.live, times),
+        }
+    }
+
+    /// Counts the fragments between dead seams. They are found without a branch, which would often be mispredicted.
+    fn cut(&mut self, pieces: &[u32], live: &[u8], times: u64) {
+        self.found.resize(pieces.len() + 1, (0, 0));
+        let (mut start, mut n, mut dead) = (0, 0, 0);
+        for (at, seam) in (1..).zip(pieces.windows(2)) {
+            let is_first = seam[1] & FIRST != 0;
+            let is_end = is_first | !is_live(live, seam);
+            self.found[n] = (start, at);
+            n += usize::from(is_end & (at > start + 1));
+            dead += u64::from(is_end & !is_first);
+            start = if is_end { at } else { start };
+        }
+        self.found[n] = (start, pieces.len());
+        self.statistics.dead_seams += times * dead;
+        self.found[..=n].iter().for_each(|&(start, end)| self.fragments.add(pieces, start..end, times));
     }
 }
