@@ -46,7 +46,8 @@ pub(super) struct Worker {
     runs: Level2State,
     pieces: Vec<u32>,
     /// Starts and ends of the fragments among the pieces.
-    found: Vec<(usize, usize)>,
+    found: Vec<(u32, u32)>,
+    ends: Vec<u32>,
 }
 
 /// A call of `Trainer::add`.
@@ -156,18 +157,21 @@ impl Worker {
 
     /// Counts the fragments between dead seams. They are found without a branch, which would often be mispredicted.
     fn cut(&mut self, pieces: &[u32], live: &[u8], times: u64) {
-        self.found.resize(pieces.len() + 1, (0, 0));
-        let (mut start, mut n, mut dead) = (0, 0, 0);
-        for (at, seam) in (1..).zip(pieces.windows(2)) {
-            let is_first = seam[1] & FIRST != 0;
-            let is_end = is_first | !is_live(live, seam);
-            self.found[n] = (start, at);
-            n += usize::from(is_end & (at > start + 1));
-            dead += u64::from(is_end & !is_first);
-            start = if is_end { at } else { start };
+        self.ends.resize(pieces.len() + 1, 0);
+        let mut n = 0;
+        for (end, seam) in (1..).zip(pieces.windows(2)) {
+            self.ends[n] = end;
+            n += usize::from((seam[1] & FIRST != 0) | !is_live(live, seam));
         }
-        self.found[n] = (start, pieces.len());
-        self.statistics.dead_seams += times * dead;
-        self.found[..=n].iter().for_each(|&(start, end)| self.fragments.add(pieces, start..end, times));
+        self.ends[n] = pieces.len() as u32;
+        self.found.resize(n + 1, (0, 0));
+        let (mut start, mut n_found) = (0, 0);
+        for &end in &self.ends[..=n] {
+            self.found[n_found] = (start, end);
+            n_found += usize::from(end > start + 1);
+            start = end;
+        }
+        let found = self.found[..n_found].iter().map(|&(start, end)| start as usize..end as usize);
+        found.for_each(|fragment| self.fragments.add(pieces, fragment, times));
     }
 }
