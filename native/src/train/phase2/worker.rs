@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sketch::{is_live, Sketch};
+use super::sketch::{is_live, Pending, Sketch};
 use super::{fragments::Fragments, sample, sample::Sample};
 use crate::encode::packed::{FIRST, ID};
 use crate::encode::{level2::Level2State, spans::by_firsts, superwords::Superwords};
@@ -41,6 +41,7 @@ pub(super) struct Worker {
     pub(super) lengths: BTreeMap<u32, u64>,
     /// Counts of tokens by id.
     pub(super) tokens: Vec<u64>,
+    pub(super) seams: Pending,
     /// Number of the next piece, to sample one in n.
     pub(super) number: u64,
     runs: Level2State,
@@ -141,7 +142,7 @@ impl Worker {
             Pass::Lengths => unreachable!("spans are measured before they are cut"),
             Pass::Seams { sample_every } => {
                 pieces.iter().for_each(|&token| self.tokens[(token & ID) as usize] += times);
-                call.sketch.add_all(pieces, call.weight);
+                self.seams.add(pieces, call.sketch);
                 if sample_every > 0 {
                     by_firsts(pieces, |piece| {
                         if self.number % sample_every == 0 {
