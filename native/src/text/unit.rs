@@ -21,7 +21,16 @@ impl Unit {
     pub fn split<E>(self, text: &[u8], mut unit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         match self {
             Self::Document => unit(text),
-            Self::Line => text.split_inclusive(|&byte| byte == b'\n').try_for_each(unit),
+            Self::Line => {
+                let mut rest = text;
+                while !rest.is_empty() {
+                    let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+                    let (line, after) = rest.split_at(end);
+                    unit(line)?;
+                    rest = after;
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -160,18 +160,13 @@ impl Pieces {
             match cache.get(set, key) {
                 Some(packed) => {
                     let to: &mut [u32; TOKENS] = tokens[at..].first_chunk_mut().expect("space");
-                    *to = [packed[0] & !COUNT, packed[1], packed[2], packed[3]];
-                    if FIRSTS && end & MARK_FIRST != 0 {
-                        to[0] |= FIRST;
-                    }
+                    *to = [packed[0] & !COUNT | first_mark::<FIRSTS>(end), packed[1], packed[2], packed[3]];
                     at += (packed[0] >> COUNT_SHIFT & 3) as usize + 1;
                 }
                 None => match recorded(cache, set, key, &text[place], &mut tokens[at..]) {
                     0 => absent.push(Absent { piece, at, is_new: false }),
                     n => {
-                        if FIRSTS && end & MARK_FIRST != 0 {
-                            tokens[at] |= FIRST;
-                        }
+                        tokens[at] |= first_mark::<FIRSTS>(end);
                         at += n;
                     }
                 },
@@ -196,9 +191,7 @@ impl Pieces {
                 let packed = self.lanes.get(number);
                 self.cache.insert(self.sets[piece], self.keys[piece], &text[place], packed);
             }
-            if FIRSTS && self.ends[piece] & MARK_FIRST != 0 {
-                out[first] |= FIRST;
-            }
+            out[first] |= first_mark::<FIRSTS>(self.ends[piece]);
         }
         out.extend_from_slice(&self.tokens[copied..at]);
         self.absent.clear();
@@ -247,6 +240,16 @@ impl Pieces {
                 self.lanes.get(number).iter_mut().for_each(|id| *id = level.packed[*id as usize]);
             }
         }
+    }
+}
+
+/// `packed::FIRST` if a piece's end has the mark, otherwise 0. Not a branch, which would often be mispredicted.
+#[inline(always)]
+fn first_mark<const FIRSTS: bool>(end: u64) -> u32 {
+    if FIRSTS {
+        (end / (MARK_FIRST / u64::from(FIRST))) as u32 & FIRST
+    } else {
+        0
     }
 }
 
