@@ -55,7 +55,8 @@ pub fn pieces(
             let known = apart & !trouble & (trouble.wrapping_sub(1));
             if known >> WORTH_A_WINDOW != 0 {
                 let last = known.ilog2() as usize;
-                gap = sink.window(gap, at, boundaries & (u64::MAX >> (BLOCK - 1 - last)), last);
+                let ends = boundaries & (u64::MAX >> (BLOCK - 1 - last)) & !u64::from(gap == at);
+                gap = sink.pieces(gap, at, ends);
                 at += last;
                 if trouble == 0 {
                     scalar_until = at;

@@ -4,14 +4,8 @@
 pub trait Sink {
     fn piece(&mut self, start: usize, end: usize);
 
-    /// Takes the pieces that end at or before byte `at + last`. Bit i of `ends` stands for an end before byte `at + i`; the
-    /// first of the pieces began at `start`, and may be empty. Returns where the next piece begins.
-    #[inline(always)]
-    fn window(&mut self, start: usize, at: usize, ends: u64, _last: usize) -> usize {
-        self.pieces(start, at, ends & !u64::from(start == at))
-    }
-
-    /// Takes pieces like `window`; none is empty.
+    /// Takes the pieces that end in a window. Bit i of `ends` stands for an end before byte `at + i`; the first of the
+    /// pieces began at `start`, and none is empty. Returns where the next piece begins.
     #[inline(always)]
     fn pieces(&mut self, start: usize, at: usize, ends: u64) -> usize {
         each_piece(start, at, ends, |start, end| self.piece(start, end))

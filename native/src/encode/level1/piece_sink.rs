@@ -4,7 +4,7 @@
 //! what is still long between characters (`seams`).
 
 use super::merges::Level1;
-use super::pieces::{Cutting, Pieces, MARK_FIRST};
+use super::pieces::{Cutting, Pieces, MARK_FIRST, NOTED};
 use crate::count::keys::SHORT;
 use crate::encode::packed::FIRST;
 use crate::pretokenize::sink::{each_piece, Sink};
@@ -50,7 +50,8 @@ impl Level1 {
         take: Option<Take<'a>>,
     ) -> PieceSink<'a, FIRSTS> {
         pieces.start_at(0);
-        pieces.cutting = Cutting { part: 0, starts_piece: true, block: 0, ends: 0 };
+        pieces.cutting = Cutting { part: 0, starts_piece: true, block: 0 };
+        pieces.noted.fill(0);
         PieceSink { level: self, pieces, text, out, take }
     }
 
@@ -81,7 +82,8 @@ impl<const FIRSTS: bool> PieceSink<'_, FIRSTS> {
     /// Appends the tokens of the pieces so far.
     pub(in crate::encode) fn finish(mut self) {
         if self.level.cuts_blocks() {
-            self.cut_blocks(self.pieces.cutting.block + 1);
+            let blocks = self.text.len() / 64 + 1;
+            self.reborrow().cut_blocks(blocks);
         }
         self.reborrow().look_up();
         if let Some(take) = self.take {
@@ -127,31 +129,32 @@ impl<const FIRSTS: bool> PieceSink<'_, FIRSTS> {
         self.add_parts(end, 1, 1);
     }
 
-    /// Notes ends of pieces: bit i of `ends` stands for an end before byte `at + i`. All up to `at + last` are known.
-    #[inline(never)]
-    fn note_ends(mut self, at: usize, ends: u64, last: usize) {
-        self.cut_blocks(at / 64);
-        let offset = at % 64;
-        self.pieces.cutting.ends |= ends << offset;
-        if offset + last >= 64 {
-            self.cut_blocks(at / 64 + 1);
-            self.pieces.cutting.ends = ends >> (64 - offset);
+    /// Notes ends of pieces: bit i of `ends` stands for an end before byte `at + i`.
+    #[inline(always)]
+    fn note_ends(&mut self, at: usize, ends: u64) {
+        if at / 64 - self.pieces.cutting.block >= NOTED {
+            self.reborrow().cut_blocks(at / 64);
         }
+        let noted = &mut self.pieces.noted[at / 64 - self.pieces.cutting.block..][..2];
+        noted[0] |= ends << (at % 64);
+        noted[1] |= ends >> 1 >> (63 - at % 64);
     }
 
     /// Cuts the blocks before this one, whose ends of pieces are all known.
-    #[inline(always)]
-    fn cut_blocks(&mut self, before: usize) {
-        while self.pieces.cutting.block < before {
+    #[inline(never)]
+    fn cut_blocks(mut self, before: usize) {
+        let first = self.pieces.cutting.block;
+        for block in first..before {
             poll(64);
-            let (at, ends) = (64 * self.pieces.cutting.block, std::mem::take(&mut self.pieces.cutting.ends));
+            let (at, ends) = (64 * block, self.pieces.noted.get_mut(block - first).map_or(0, std::mem::take));
             // Inside of pieces of up to four bytes.
             let tiny = ends << 1 & (ends >> 1 | ends >> 2 | ends >> 3)
                 | ends << 2 & (ends >> 1 | ends >> 2)
                 | ends << 3 & ends >> 1;
             self.add_parts(at, ends | self.level.dead_pairs(self.text, at) & !tiny, ends);
-            self.pieces.cutting.block += 1;
         }
+        self.pieces.cutting.block = before;
+        self.pieces.noted[0] = self.pieces.noted.get_mut(before - first).map_or(0, std::mem::take);
     }
 
     /// Adds the parts that end at `cuts`, relative to `at`. Those in `ends` are ends of pieces, too.
@@ -203,7 +206,7 @@ impl<const FIRSTS: bool> Sink for PieceSink<'_, FIRSTS> {
     #[inline(always)]
     fn piece(&mut self, start: usize, end: usize) {
         if self.level.cuts_blocks() {
-            self.reborrow().note_ends(end, 1, 0);
+            self.note_ends(end, 1);
         } else if end - start <= WORD && !self.level.cut_all && self.level.whole_tokens.is_empty() {
             self.push(end);
         } else {
@@ -213,6 +216,10 @@ impl<const FIRSTS: bool> Sink for PieceSink<'_, FIRSTS> {
 
     #[inline(always)]
     fn pieces(&mut self, start: usize, at: usize, ends: u64) -> usize {
+        if self.level.cuts_blocks() {
+            self.note_ends(at, ends);
+            return if ends == 0 { start } else { at + ends.ilog2() as usize };
+        }
         let words = !self.level.cut_all && self.level.whole_tokens.is_empty();
         if words && ends != 0 && start == at && ends & !near::<WORD>(ends | 1) == 0 {
             if self.pieces.push_all::<FIRSTS>(at, ends, ends, Self::MARK) {
@@ -221,19 +228,6 @@ impl<const FIRSTS: bool> Sink for PieceSink<'_, FIRSTS> {
             return at + ends.ilog2() as usize;
         }
         each_piece(start, at, ends, |start, end| self.piece(start, end))
-    }
-
-    #[inline(always)]
-    fn window(&mut self, start: usize, at: usize, ends: u64, last: usize) -> usize {
-        if !self.level.cuts_blocks() {
-            return self.pieces(start, at, ends & !u64::from(start == at));
-        }
-        self.reborrow().note_ends(at, ends & !u64::from(start == at), last);
-        if ends == 0 {
-            start
-        } else {
-            at + ends.ilog2() as usize
-        }
     }
 }
 

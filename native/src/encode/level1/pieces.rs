@@ -22,6 +22,9 @@ const MOST_RECORDED: usize = 31;
 /// Size of the table of absent pieces, which finds those that recur in a batch: a new word often comes again at once.
 const RECENT: usize = 256;
 
+/// Blocks of 64 bytes that are cut together.
+pub(super) const NOTED: usize = 64;
+
 /// In the end of a piece: its first token gets `packed::FIRST`.
 pub(super) const MARK_FIRST: u64 = 1 << 63;
 
@@ -31,9 +34,8 @@ pub(super) struct Cutting {
     /// Start of the part that is not queued yet, and whether a piece of the scanner starts there.
     pub(super) part: usize,
     pub(super) starts_piece: bool,
-    /// Number of the current block of 64 bytes, and the ends of pieces in it.
+    /// Number of the current block of 64 bytes.
     pub(super) block: usize,
-    pub(super) ends: u64,
 }
 
 /// Level 1 of an encoding thread: a batch of consecutive pieces, and the cache.
@@ -55,6 +57,8 @@ pub(in crate::encode) struct Pieces {
     cache: Cache,
     /// Where `run` is in the text.
     pub(super) cutting: Cutting,
+    /// Ends of pieces of the scanner in the current block and those after it: one bit for each byte.
+    pub(super) noted: [u64; NOTED + 1],
     /// Packed tokens that are gathered for level 2.
     pub(in crate::encode) gathered: Vec<u32>,
 }
@@ -85,6 +89,7 @@ impl Pieces {
             scratch: Scratch::default(),
             cache: Cache::new(level, sets),
             cutting: Cutting::default(),
+            noted: [0; NOTED + 1],
             gathered: Vec::new(),
         }
     }
