@@ -112,13 +112,11 @@ impl Settings {
     fn count(&self, text: &[u8], table: &mut Table) -> Result<(), String> {
         let mut spilled = Ok(());
         self.specials.between(text, |text| {
-            self.unit.split(text, |text| {
-                self.scanner.pieces(text, |start, end| {
-                    table.add(text, start, end);
-                    if table.is_full() && spilled.is_ok() {
-                        spilled = self.spill(table);
-                    }
-                })
+            self.scanner.pieces_of(self.unit, text, |start, end| {
+                table.add(text, start, end);
+                if table.is_full() && spilled.is_ok() {
+                    spilled = self.spill(table);
+                }
             })
         })?;
         spilled?;

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use super::level1::{merges::Level1, pieces::Pieces};
 use super::{definition::Definition, level2::Level2, levels::Levels, rules::effective_rules, state::State};
 use crate::encode::stream::cuts::Cuts;
-use crate::pretokenize::sink::Sink;
 use crate::runtime::{interrupt::poll, pool::Pool};
 use crate::text::unit::Unit;
 use crate::vocabulary::{Tokens, MOST_IDS, MOST_MERGES};
@@ -163,17 +162,7 @@ impl Encoder {
         let mut packed = std::mem::take(&mut level1.gathered);
         packed.clear();
         let mut sink = self.level1.piece_sink::<true>(text, level1, &mut packed, Some(take));
-        match unit {
-            Unit::Document => self.definition.scanner.pieces(text, sink.reborrow())?,
-            Unit::Line => {
-                let mut end = 0;
-                unit.split(text, |line| {
-                    let at = end;
-                    end += line.len();
-                    self.definition.scanner.pieces(line, |start, end| sink.piece(at + start, at + end))
-                })?;
-            }
-        }
+        self.definition.scanner.pieces_of(unit, text, sink.reborrow())?;
         sink.finish();
         level1.gathered = packed;
         Ok(())

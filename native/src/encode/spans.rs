@@ -70,12 +70,7 @@ impl Encoder {
                 start = ends[n + range.end - 1];
             });
         })?;
-        let mut start = 0;
-        unit.split(text, |line| {
-            fence.pieces(line, |_, end| boundaries.push(start + end))?;
-            start += line.len();
-            Ok::<(), String>(())
-        })?;
+        fence.pieces_of(unit, text, |_, end| boundaries.push(end))?;
         if eligible.is_some() {
             boundaries.sort(); // two sorted runs: linear time
         }

@@ -7,7 +7,7 @@ use super::{
     wide::Wide,
     windows::{all_classes, continued, numbers as number_starts, runs, triples, ClassMasks},
 };
-use crate::text::masks::{Bytes, BLOCK, PADDING};
+use crate::text::masks::{Block, Bytes, BLOCK, PADDING};
 
 /// Blocks of which less is known are left to the scalar scanner.
 const WORTH_A_WINDOW: usize = 40;
@@ -28,13 +28,16 @@ pub struct Found {
 #[cfg(test)]
 pub const UNKNOWN: Found = Found { boundaries: 0, apart: 0, trouble: u64::MAX, candidates: u64::MAX };
 
-/// Reports the matches of a fence and the gaps between them. `window` finds them in a block that begins where no match
-/// is going on. `find(at)` is Ok(end) of a match that starts at `at`, or Err(next position) if there is none.
+/// Reports the matches of a fence and the gaps between them, for each line alone if `lines`. `window` finds them in a
+/// block that begins where no match is going on; it gets the line feeds that end a unit. `find(at)` is Ok(end) of a match
+/// that starts at `at`, or Err(next position) if there is none; only what a match has after a line feed may differ
+/// between a line alone and the text.
 #[inline(always)]
 pub fn pieces(
     text: &[u8],
+    lines: bool,
     mut sink: impl Sink,
-    window: impl Fn(&[u8; BLOCK]) -> Found,
+    window: impl Fn(&[u8; BLOCK], u64) -> Found,
     find: impl Fn(usize) -> Result<usize, usize>,
 ) {
     let (mut gap, mut at) = (0, 0);
@@ -47,15 +50,15 @@ pub fn pieces(
                 padded[..rest.len()].copy_from_slice(rest);
                 &padded
             });
-            let found = window(bytes);
-            let Found { boundaries, apart, trouble, .. } = found;
-            (candidates, base) = (found.candidates, at);
+            let feeds = if lines { Block::load(bytes).equal(b'\n') } else { 0 };
+            let Found { boundaries, apart, trouble, candidates: starts } = window(bytes, feeds);
+            (candidates, base) = (starts | feeds, at);
             scalar_until = at + if trouble == 0 { BLOCK } else { BLOCK - trouble.leading_zeros() as usize };
             // Text before the last byte that is apart does not depend on the text after it.
             let known = apart & !trouble & (trouble.wrapping_sub(1));
             if known >> WORTH_A_WINDOW != 0 {
                 let last = known.ilog2() as usize;
-                let ends = boundaries & (u64::MAX >> (BLOCK - 1 - last)) & !u64::from(gap == at);
+                let ends = (boundaries | feeds << 1) & (u64::MAX >> (BLOCK - 1 - last)) & !u64::from(gap == at);
                 gap = sink.pieces(gap, at, ends);
                 at += last;
                 if trouble == 0 {
@@ -69,17 +72,21 @@ pub fn pieces(
             at = (at + ahead.trailing_zeros() as usize).min(scalar_until);
             continue;
         }
-        match find(at) {
-            Ok(end) => {
-                if gap < at {
-                    sink.piece(gap, at);
-                }
-                sink.piece(at, end);
-                gap = end;
-                at = end;
-            }
-            Err(next) => at = next,
+        let found = find(at);
+        let (Ok(mut end) | Err(mut end)) = found;
+        let feed = if lines { memchr::memchr(b'\n', &text[at..end]) } else { None };
+        if let Some(feed) = feed {
+            end = at + feed + 1;
         }
+        if found.is_ok() && gap < at {
+            sink.piece(gap, at);
+            gap = at;
+        }
+        if found.is_ok() || feed.is_some() {
+            sink.piece(gap, end);
+            gap = end;
+        }
+        at = end;
     }
     if gap < text.len() {
         sink.piece(gap, text.len());
@@ -103,11 +110,17 @@ fn next(mask: u64) -> u64 {
     mask >> 1 | 1 << (BLOCK - 1)
 }
 
-/// Starts and ends of ` ?[^\s\p{L}\p{N}]{LEAST,}[\r\n]*`, and the slashes right after its line breaks.
+/// Starts and ends of ` ?[^\s\p{L}\p{N}]{LEAST,}[\r\n]*`, and the slashes right after its line breaks. No match
+/// continues after the line feeds `feeds`.
 #[inline(always)]
-fn punctuation_matches<const LEAST: usize>(block: impl Bytes, class: &ClassMasks, wide: &Wide) -> (u64, u64) {
+fn punctuation_matches<const LEAST: usize>(
+    block: impl Bytes,
+    feeds: u64,
+    class: &ClassMasks,
+    wide: &Wide,
+) -> (u64, u64) {
     let ClassMasks { space, other, .. } = *class;
-    let newline = block.equal(b'\n') | block.equal(b'\r');
+    let newline = (block.equal(b'\n') | block.equal(b'\r')) & !(feeds << 1);
     let (mut starts, mut runs_of_others) = (runs(other), other);
     if LEAST == 2 {
         starts = wide.followed_by(starts, other);
@@ -116,17 +129,17 @@ fn punctuation_matches<const LEAST: usize>(block: impl Bytes, class: &ClassMasks
     let after = runs_of_others << 1 & !other;
     let newlines = continued(newline, after);
     let ends = after & !newline | newlines << 1 & !newlines;
-    (starts & !(space << 1) | starts >> 1 & space | ends, block.equal(b'/') & newlines << 1)
+    (starts & !(space << 1) | starts >> 1 & space | ends, block.equal(b'/') & (newlines & !feeds) << 1)
 }
 
 #[inline(always)]
-pub fn uw_2025_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK]) -> Found {
+pub fn uw_2025_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK], feeds: u64) -> Found {
     let (class, wide) = all_classes::<B, false>(bytes, table);
     let ClassMasks { letter, number, white, space, other, outside } = class;
     // Two others in a row, with or without a space before them, or spaces that no word follows.
     let two = other & next(other);
     let candidates = number | outside | two | space & (next(white) | next(two) | next(outside)) | other & next(outside);
-    let (punctuation, slashes) = punctuation_matches::<2>(B::load(bytes), &class, &wide);
+    let (punctuation, slashes) = punctuation_matches::<2>(B::load(bytes), feeds, &class, &wide);
     // Of a run of spaces, the last one is left to a word after it. If it is the only one, there is no match.
     let last = space & !(space >> 1);
     let (left, taken) = (last & !(white >> 1), last & (white >> 1));
@@ -137,16 +150,16 @@ pub fn uw_2025_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK]) -> Found {
 }
 
 #[inline(always)]
-pub fn uw_paper_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK]) -> Found {
+pub fn uw_paper_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK], _feeds: u64) -> Found {
     let (ClassMasks { number, outside, .. }, wide) = all_classes::<B, false>(bytes, table);
     let boundaries = triples(number) | number << 1 & !number;
     Found { boundaries, apart: wide.first_bytes(!number), trouble: wide.trouble, candidates: number | outside }
 }
 
 #[inline(always)]
-pub fn punctuation_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK]) -> Found {
+pub fn punctuation_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK], feeds: u64) -> Found {
     let (class, wide) = all_classes::<B, false>(bytes, table);
-    let (boundaries, _) = punctuation_matches::<1>(B::load(bytes), &class, &wide);
+    let (boundaries, _) = punctuation_matches::<1>(B::load(bytes), feeds, &class, &wide);
     let ClassMasks { letter, number, space, other, outside, .. } = class;
     let candidates = other | outside | space & next(other | outside);
     Found { boundaries, apart: wide.first_bytes(letter | number), trouble: wide.trouble, candidates }

@@ -5,7 +5,8 @@ use super::patterns::{Kind, DIGITS, EQUIVALENT, NAMED};
 use super::sink::Sink;
 use super::{classes::CLASSES, fence_scanners, scalar, seed_plus, sentences, windows};
 use crate::runtime::quoting::quoted;
-use crate::text::masks::{Block, Bytes};
+use crate::text::masks::{Block, Bytes, BLOCK};
+use crate::text::unit::Unit;
 
 /// Splits text into pieces.
 pub enum Scanner {
@@ -55,6 +56,25 @@ impl Scanner {
             }
         }
         Ok(())
+    }
+
+    /// Passes every non-empty piece of each unit of the text to `sink`.
+    pub fn pieces_of(&self, unit: Unit, text: &[u8], mut sink: impl Sink) -> Result<(), String> {
+        match self {
+            _ if unit == Unit::Document => self.pieces(text, sink),
+            Self::Named(kind @ (Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence)) => {
+                fence_pieces::<Block>(*kind, text, true, sink);
+                Ok(())
+            }
+            _ => {
+                let mut next = 0;
+                unit.split(text, |line| {
+                    let first = next;
+                    next += line.len();
+                    self.pieces(line, |start, end| sink.piece(first + start, first + end))
+                })
+            }
+        }
     }
 
     fn metered_pieces(&self, text: &[u8], meter: &Meter, mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
@@ -115,11 +135,6 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sin
             windows::pieces(text, sink, $window, |at| $next(classes, text, at))
         };
     }
-    macro_rules! fence {
-        ($window:expr, $find:expr) => {
-            fence_scanners::pieces(text, sink, |bytes| $window(classes, bytes), |at| $find(classes, text, at))
-        };
-    }
     // The sink moves into closures: its fields stay in registers if nothing points to it (3 to 7 % of plain encoding).
     match kind {
         Kind::Gpt2 => words!(|bytes, at| windows::gpt2::<B>(classes, bytes, text, at), scalar::gpt2),
@@ -141,15 +156,30 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sin
         Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(classes, bytes), scalar::whitespace),
         Kind::Phrases => each_piece(text, sink, |at| scalar::phrases::<false>(classes, text, at)),
         Kind::PhrasesFence => each_piece(text, sink, |at| scalar::phrases::<true>(classes, text, at)),
-        Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_window::<B>, fence_scanners::uw_2025),
-        Kind::UwPaperFence => fence!(fence_scanners::uw_paper_window::<B>, fence_scanners::uw_paper),
-        Kind::PunctuationFence => fence!(fence_scanners::punctuation_window::<B>, fence_scanners::punctuation),
+        Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => fence_pieces::<B>(kind, text, false, sink),
         Kind::SentenceFence => sentences::pieces::<B>(classes, text, move |start, end| sink.piece(start, end)),
         Kind::Whole => {
             if !text.is_empty() {
                 sink.piece(0, text.len());
             }
         }
+    }
+}
+
+/// The pieces of a fence that has windows, of each line alone if `lines`.
+#[inline(always)]
+pub(super) fn fence_pieces<B: Bytes>(kind: Kind, text: &[u8], lines: bool, sink: impl Sink) {
+    let classes = &*CLASSES;
+    macro_rules! fence {
+        ($window:expr, $find:expr) => {{
+            let window = |bytes: &[u8; BLOCK], feeds| $window(classes, bytes, feeds);
+            fence_scanners::pieces(text, lines, sink, window, |at| $find(classes, text, at))
+        }};
+    }
+    match kind {
+        Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_window::<B>, fence_scanners::uw_2025),
+        Kind::UwPaperFence => fence!(fence_scanners::uw_paper_window::<B>, fence_scanners::uw_paper),
+        _ => fence!(fence_scanners::punctuation_window::<B>, fence_scanners::punctuation),
     }
 }
 

@@ -6,6 +6,7 @@ use super::scanner::{named_pieces, Scanner};
 use super::{bounded_regex::Regex, fence_scanners, scalar, seed_plus};
 use crate::runtime::random::Random;
 use crate::text::masks::Portable;
+use crate::text::unit::Unit;
 
 /// Every class of characters that the patterns distinguish, and the special cases.
 #[rustfmt::skip]
@@ -63,7 +64,7 @@ pub fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
     };
     // A fence that is called at every position.
     let everywhere = |find: &dyn Fn(usize) -> Result<usize, usize>| {
-        cut_with(text, |piece| fence_scanners::pieces(text, piece, |_| fence_scanners::UNKNOWN, find))
+        cut_with(text, |piece| fence_scanners::pieces(text, false, piece, |_, _| fence_scanners::UNKNOWN, find))
     };
     match kind {
         Kind::Gpt2 => each(&scalar::gpt2),
@@ -149,6 +150,17 @@ fn windows_cut_like_scalar_scanners() {
             assert_alike(name, &text, cut(&Scanner::Named(*kind), text.as_bytes()), expected.clone());
             let portable = cut_with(text.as_bytes(), |piece| named_pieces::<Portable>(*kind, text.as_bytes(), piece));
             assert_alike(name, &text, portable, expected);
+            let (mut line_start, mut expected) = (0, vec![0]);
+            for line in text.split_inclusive('\n') {
+                let ends = &scalar_cut(*kind, line.as_bytes())[1..];
+                expected.extend(ends.iter().map(|end| line_start + end));
+                line_start += line.len();
+            }
+            let scanner = Scanner::Named(*kind);
+            let by_line = |piece: &mut dyn FnMut(usize, usize)| {
+                scanner.pieces_of(Unit::Line, text.as_bytes(), piece).unwrap();
+            };
+            assert_alike(name, &text, cut_with(text.as_bytes(), by_line), expected);
         }
     }
 }
