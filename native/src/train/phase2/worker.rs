@@ -135,9 +135,10 @@ impl Worker {
     fn count(&mut self, pieces: &[u32], call: &Call) {
         let (times, n) = (u64::from(call.weight), pieces.len() as u64);
         let n_pieces = pieces.iter().filter(|&token| token & FIRST != 0).count() as u64;
+        let n_seams = n - n_pieces;
         self.statistics.spans += times * n_pieces;
         self.statistics.tokens += times * n;
-        self.statistics.seams += times * (n - n_pieces);
+        self.statistics.seams += times * n_seams;
         match call.pass {
             Pass::Lengths => unreachable!("spans are measured before they are cut"),
             Pass::Seams { sample_every } => {
@@ -152,12 +153,16 @@ impl Worker {
                     });
                 }
             }
-            Pass::Fragments { .. } => self.cut(pieces, call.live, times),
+            Pass::Fragments { .. } => {
+                let n_live = self.cut(pieces, call.live, times);
+                self.statistics.dead_seams += times * (n_seams - n_live);
+            }
         }
     }
 
     /// Counts the fragments between dead seams. They are found without a branch, which would often be mispredicted.
-    fn cut(&mut self, pieces: &[u32], live: &[u8], times: u64) {
+    /// Returns the number of live seams.
+    fn cut(&mut self, pieces: &[u32], live: &[u8], times: u64) -> u64 {
         self.ends.resize(pieces.len() + 1, 0);
         let mut n = 0;
         for (end, seam) in (1..).zip(pieces.windows(2)) {
@@ -174,5 +179,6 @@ impl Worker {
         }
         let found = self.found[..n_found].iter().map(|&(start, end)| start as usize..end as usize);
         found.for_each(|fragment| self.fragments.add(pieces, fragment, times));
+        (pieces.windows(2).len() - n) as u64
     }
 }
