@@ -9,58 +9,15 @@ use crate::runtime::memory::{huge_filled, prefetch};
 /// Number of counters. The noise is (rare seams / counters) and τ a few millionths of all seams, so the noise is about
 /// 5 % of τ for any corpus size.
 const COUNTERS: usize = 1 << 22;
-/// Seams that are added together, so that cache misses overlap.
+/// Seams are prefetched this many seams ahead.
 const AHEAD: usize = 64;
 /// Counters saturate here, so no threshold may be higher.
 const SATURATED: u32 = u32::MAX / 2;
-/// Maximum weight of a document.
+/// Maximum weight of a document: even if all threads add it at once, the counter passes SATURATED without overflow.
 pub const MAX_WEIGHT: u32 = 1_000_000;
 
 /// Counts of pairs of tokens by a hash; all threads add to it at once.
 pub(super) struct Sketch(Vec<AtomicU32>);
-
-/// Counts of a thread that it has not added to the sketch yet: small, because most accesses miss a cache.
-#[derive(Default)]
-pub(super) struct Pending {
-    counts: Vec<u8>,
-    /// Weight of the documents that were counted.
-    weight: u32,
-}
-
-impl Pending {
-    /// Starts on documents of another weight. Earlier counts are added to the sketch.
-    pub(super) fn set_weight(&mut self, weight: u32, sketch: &mut Sketch) {
-        if weight != self.weight {
-            let counts = (0..).zip(&mut self.counts).filter(|(_, count)| **count > 0);
-            counts.for_each(|(slot, count)| {
-                sketch.add_count(slot, u64::from(std::mem::take(count)) * u64::from(self.weight));
-            });
-            self.weight = weight;
-        }
-    }
-
-    /// Adds the seams of whole pieces, whose first tokens have `FIRST`.
-    pub(super) fn add(&mut self, pieces: &[u32], sketch: &Sketch) {
-        if self.counts.is_empty() {
-            self.counts = huge_filled(COUNTERS, 0);
-        }
-        let mut slots = [0; AHEAD];
-        for start in (1..pieces.len()).step_by(AHEAD) {
-            let mut n = 0;
-            for seam in pieces[start - 1..pieces.len().min(start + AHEAD)].windows(2) {
-                slots[n] = slot(seam);
-                prefetch(&self.counts, slots[n]);
-                n += usize::from(seam[1] & FIRST == 0);
-            }
-            for &slot in &slots[..n] {
-                self.counts[slot] = self.counts[slot].wrapping_add(1);
-                if self.counts[slot] == 0 {
-                    sketch.add(slot, self.weight * (1 << u8::BITS));
-                }
-            }
-        }
-    }
-}
 
 impl Sketch {
     pub(super) fn new() -> Self {
@@ -71,16 +28,35 @@ impl Sketch {
         self.0.iter_mut().for_each(|counter| *counter.get_mut() = 0);
     }
 
-    fn add(&self, slot: usize, count: u32) {
-        let add = |counter: u32| Some(counter.saturating_add(count).min(SATURATED));
-        self.0[slot].fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).expect("always a sum");
+    /// Adds the seams of whole pieces, whose first tokens have `FIRST`. `slots` is scratch space.
+    pub(super) fn add_all(&self, pieces: &[u32], weight: u32, slots: &mut Vec<usize>) {
+        slots.resize(pieces.len(), 0);
+        let mut n = 0;
+        for seam in pieces.windows(2) {
+            slots[n] = slot(seam);
+            n += usize::from(seam[1] & FIRST == 0); // often mispredicted as a branch
+        }
+        for i in 0..n {
+            if let Some(&ahead) = slots.get(i + AHEAD) {
+                prefetch(&self.0, ahead);
+            }
+            self.add(slots[i], weight);
+        }
+    }
+
+    #[inline(always)]
+    fn add(&self, slot: usize, weight: u32) {
+        let counter = &self.0[slot];
+        if counter.load(Ordering::Relaxed) < SATURATED {
+            counter.fetch_add(weight, Ordering::Relaxed);
+        }
     }
 
     /// The counters that are not zero, by index. Saturated counters are equal, whatever was added to them.
     pub(super) fn rows(&self) -> Rows {
         let mut rows = Rows::default();
         for (i, counter) in self.0.iter().enumerate() {
-            let count = counter.load(Ordering::Relaxed);
+            let count = counter.load(Ordering::Relaxed).min(SATURATED);
             if count > 0 {
                 rows.push(&[i as u32], &[], count.into());
             }

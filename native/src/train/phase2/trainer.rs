@@ -131,7 +131,6 @@ impl Trainer {
                 self.live = Some((threshold, self.sketch.live(threshold)));
             }
         }
-        self.workers.iter_mut().for_each(|worker| worker.seams.set_weight(weight, &mut self.sketch));
         let call = Call {
             pass,
             weight,
@@ -267,7 +266,6 @@ impl Trainer {
 
     /// Ends a pass and sums the results of the threads.
     pub fn end_pass(&mut self) {
-        self.workers.iter_mut().for_each(|worker| worker.seams.set_weight(0, &mut self.sketch));
         let mut workers = std::mem::take(&mut self.workers).into_iter();
         let mut total = workers.next().expect("at least one thread");
         let threads = workers.len() + 1;

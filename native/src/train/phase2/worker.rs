@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sketch::{is_live, Pending, Sketch};
+use super::sketch::{is_live, Sketch};
 use super::{fragments::Fragments, sample, sample::Sample};
 use crate::encode::packed::{FIRST, ID};
 use crate::encode::{level2::Level2State, spans::by_firsts, superwords::Superwords};
@@ -41,14 +41,12 @@ pub(super) struct Worker {
     pub(super) lengths: BTreeMap<u32, u64>,
     /// Counts of tokens by id.
     pub(super) tokens: Vec<u64>,
-    pub(super) seams: Pending,
     /// Number of the next piece, to sample one in n.
     pub(super) number: u64,
     runs: Level2State,
     pieces: Vec<u32>,
-    /// Starts and ends of the fragments among the pieces.
-    found: Vec<(u32, u32)>,
-    ends: Vec<u32>,
+    /// Scratch space.
+    places: Vec<usize>,
 }
 
 /// A call of `Trainer::add`.
@@ -124,7 +122,9 @@ impl Worker {
                     Some(seen) => seen.apply(piece, &mut self.runs, &mut pieces),
                     None => pieces.extend_from_slice(piece),
                 }
-                pieces[start..].iter_mut().take(1).for_each(|first| *first |= FIRST);
+                if let Some(first) = pieces.get_mut(start) {
+                    *first |= FIRST;
+                }
             });
         });
         self.count(&pieces, call);
@@ -143,7 +143,7 @@ impl Worker {
             Pass::Lengths => unreachable!("spans are measured before they are cut"),
             Pass::Seams { sample_every } => {
                 pieces.iter().for_each(|&token| self.tokens[(token & ID) as usize] += times);
-                self.seams.add(pieces, call.sketch);
+                call.sketch.add_all(pieces, call.weight, &mut self.places);
                 if sample_every > 0 {
                     by_firsts(pieces, |piece| {
                         if self.number % sample_every == 0 {
@@ -163,22 +163,18 @@ impl Worker {
     /// Counts the fragments between dead seams. They are found without a branch, which would often be mispredicted.
     /// Returns the number of live seams.
     fn cut(&mut self, pieces: &[u32], live: &[u8], times: u64) -> u64 {
-        self.ends.resize(pieces.len() + 1, 0);
+        self.places.resize(pieces.len() + 1, 0);
         let mut n = 0;
         for (end, seam) in (1..).zip(pieces.windows(2)) {
-            self.ends[n] = end;
+            self.places[n] = end;
             n += usize::from((seam[1] & FIRST != 0) | !is_live(live, seam));
         }
-        self.ends[n] = pieces.len() as u32;
-        self.found.resize(n + 1, (0, 0));
-        let (mut start, mut n_found) = (0, 0);
-        for &end in &self.ends[..=n] {
-            self.found[n_found] = (start, end);
-            n_found += usize::from(end > start + 1);
+        self.places[n] = pieces.len();
+        let mut start = 0;
+        for &end in &self.places[..=n] {
+            self.fragments.add(pieces, start..end, times);
             start = end;
         }
-        let found = self.found[..n_found].iter().map(|&(start, end)| start as usize..end as usize);
-        found.for_each(|fragment| self.fragments.add(pieces, fragment, times));
         (pieces.windows(2).len() - n) as u64
     }
 }
