@@ -1,8 +1,8 @@
 //! Scanners of the fences: patterns with few matches, so most pieces are the gaps between matches.
 
 use super::{
-    classes::{Classes, LETTER, NUMBER, SPACE},
-    scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, triple},
+    classes::{Classes, ANY_NUMBER, LETTER, NUMBER, SPACE},
+    scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, run, triple},
     sink::Sink,
     wide::Wide,
     windows::{all_classes, continued, numbers as number_starts, runs, triples, ClassMasks},
@@ -157,6 +157,13 @@ pub fn uw_paper_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK], _feeds: u
 }
 
 #[inline(always)]
+pub fn digits_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK], _feeds: u64) -> Found {
+    let (ClassMasks { number, outside, .. }, wide) = all_classes::<B, false>(bytes, table);
+    let boundaries = runs(number) | number << 1 & !number;
+    Found { boundaries, apart: wide.first_bytes(!number), trouble: wide.trouble, candidates: number | outside }
+}
+
+#[inline(always)]
 pub fn punctuation_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK], feeds: u64) -> Found {
     let (class, wide) = all_classes::<B, false>(bytes, table);
     let (boundaries, _) = punctuation_matches::<1>(B::load(bytes), feeds, &class, &wide);
@@ -203,6 +210,17 @@ pub fn punctuation(classes: &Classes, text: &[u8], at: usize) -> Result<usize, u
     match punctuation_start(classes, text, at) {
         Some(start) => Ok(newlines(text, others(classes, text, start))),
         None => Err(at + classes.at(text, at).1),
+    }
+}
+
+/// `DIGITS+`
+#[inline(always)]
+pub fn digits(classes: &Classes, text: &[u8], at: usize) -> Result<usize, usize> {
+    let end = run::<ANY_NUMBER, true>(classes, text, at);
+    if end > at {
+        Ok(end)
+    } else {
+        Err(at + classes.at(text, at).1)
     }
 }
 

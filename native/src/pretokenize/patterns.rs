@@ -18,6 +18,8 @@ pub enum Kind {
     Uw2025Fence,
     UwPaperFence,
     PunctuationFence,
+    /// `DIGITS+`
+    DigitsFence,
     SentenceFence,
     PhrasesFence,
     Whole,

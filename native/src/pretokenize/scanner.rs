@@ -24,6 +24,9 @@ impl Scanner {
         if let Some(kind) = kind(pattern) {
             return Ok(Self::Named(kind));
         }
+        if pattern.strip_suffix('+') == Some(DIGITS) {
+            return Ok(Self::Named(Kind::DigitsFence));
+        }
         if pattern.contains('\n') {
             if pattern.lines().any(str::is_empty) || pattern.ends_with('\n') {
                 return Err(format!(
@@ -62,7 +65,9 @@ impl Scanner {
     pub fn pieces_of(&self, unit: Unit, text: &[u8], mut sink: impl Sink) -> Result<(), String> {
         match self {
             _ if unit == Unit::Document => self.pieces(text, sink),
-            Self::Named(kind @ (Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence)) => {
+            Self::Named(
+                kind @ (Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence | Kind::DigitsFence),
+            ) => {
                 fence_pieces::<Block>(*kind, text, true, sink);
                 Ok(())
             }
@@ -99,7 +104,7 @@ impl Scanner {
             Self::Named(kind) => match kind {
                 Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => true,
                 Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace | Kind::Phrases => true,
-                Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => false,
+                Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence | Kind::DigitsFence => false,
                 Kind::SentenceFence | Kind::PhrasesFence | Kind::Whole => false,
             },
             Self::Regex(_) | Self::Sequence(_) | Self::Digits(..) => false,
@@ -156,7 +161,9 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sin
         Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(classes, bytes), scalar::whitespace),
         Kind::Phrases => each_piece(text, sink, |at| scalar::phrases::<false>(classes, text, at)),
         Kind::PhrasesFence => each_piece(text, sink, |at| scalar::phrases::<true>(classes, text, at)),
-        Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => fence_pieces::<B>(kind, text, false, sink),
+        Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence | Kind::DigitsFence => {
+            fence_pieces::<B>(kind, text, false, sink);
+        }
         Kind::SentenceFence => sentences::pieces::<B>(classes, text, move |start, end| sink.piece(start, end)),
         Kind::Whole => {
             if !text.is_empty() {
@@ -179,6 +186,7 @@ pub(super) fn fence_pieces<B: Bytes>(kind: Kind, text: &[u8], lines: bool, sink:
     match kind {
         Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_window::<B>, fence_scanners::uw_2025),
         Kind::UwPaperFence => fence!(fence_scanners::uw_paper_window::<B>, fence_scanners::uw_paper),
+        Kind::DigitsFence => fence!(fence_scanners::digits_window::<B>, fence_scanners::digits),
         _ => fence!(fence_scanners::punctuation_window::<B>, fence_scanners::punctuation),
     }
 }

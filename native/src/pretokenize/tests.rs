@@ -1,7 +1,7 @@
 //! Windows, scalar scanners and regexes split every named pattern the same way on generated text.
 
 use super::classes::{Classes, CLASSES};
-use super::patterns::{Kind, NAMED};
+use super::patterns::{Kind, DIGITS, NAMED};
 use super::scanner::{named_pieces, Scanner};
 use super::{bounded_regex::Regex, fence_scanners, scalar, seed_plus};
 use crate::runtime::random::Random;
@@ -81,6 +81,7 @@ pub fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
         Kind::Uw2025Fence => everywhere(&|at| fence_scanners::uw_2025(classes, text, at)),
         Kind::UwPaperFence => everywhere(&|at| fence_scanners::uw_paper(classes, text, at)),
         Kind::PunctuationFence => everywhere(&|at| fence_scanners::punctuation(classes, text, at)),
+        Kind::DigitsFence => everywhere(&|at| fence_scanners::digits(classes, text, at)),
         Kind::SentenceFence | Kind::Whole => cut(&Scanner::Named(kind), text), // no scalar scanner
     }
 }
@@ -188,6 +189,23 @@ fn windows_cut_like_scalar_scanners_at_every_offset() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn digits_are_cut_like_their_regex() {
+    let mut random = Random(15);
+    let pattern = format!("{DIGITS}+");
+    let (fast, slow) = (Scanner::new(&pattern).unwrap(), by_regex(&pattern));
+    let rare = [ALPHABET, &["\u{11DE0}", "\u{16FF5}", "\u{11DEA}", "\u{16FF3}"]].concat();
+    for i in 0..20_000 {
+        let text: String = match i % 2 {
+            0 => generated(&mut random, ASCII, 200),
+            _ => (0..6).map(|_| generated(&mut random, ASCII, 40) + random.of(&rare)).collect(),
+        };
+        assert_alike("digits-fence", &text, cut(&fast, text.as_bytes()), cut(&slow, text.as_bytes()));
+        let scalar = scalar_cut(Kind::DigitsFence, text.as_bytes());
+        assert_alike("digits-fence", &text, cut(&fast, text.as_bytes()), scalar);
     }
 }
 

@@ -66,6 +66,7 @@ fn named(kind: Kind, seam: &Seam) -> Place {
         // A space may continue a phrase. Alone, the text after it begins with the same piece.
         Kind::PhrasesFence if seam.next == 0x20 && left & (UPPER | LOWER) != 0 => Place::Apart,
         Kind::PhrasesFence => words(kind, seam),
+        Kind::DigitsFence => runs(ANY_NUMBER, seam),
         // Fences. No match contains a letter, and a match just before a letter would also match at the end of the
         // text. The text after it matters only for spaces.
         Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => {
@@ -113,9 +114,13 @@ fn words(kind: Kind, seam: &Seam) -> Place {
 fn numbers(regex: &str, seam: &Seam) -> Place {
     let number = match regex {
         r"\p{N}" | r"\p{N}+" | r"\p{N}{1,3}" => NUMBER,
-        _ if regex.strip_suffix('+').unwrap_or(regex) == DIGITS => ANY_NUMBER,
+        DIGITS => ANY_NUMBER,
         _ => return Place::Open,
     };
+    runs(number, seam)
+}
+
+fn runs(number: u8, seam: &Seam) -> Place {
     match (seam.left & number != 0, seam.right & number != 0) {
         (false, false) => Place::Apart,
         (true, true) => Place::Open,
