@@ -1,10 +1,9 @@
 //! Weighted words as one flat array of cells.
 
-use crate::runtime::interrupt::poll;
+use std::cmp::Reverse;
 
-/// Words between two calls of `poll`, and the work of each.
-const BLOCK: usize = 1 << 10;
-const WORK: usize = 8;
+use super::occurrences::Map;
+use crate::runtime::{interrupt::poll, memory::huge_filled};
 
 pub(super) const DEAD: u32 = 1 << 31;
 
@@ -19,35 +18,43 @@ pub struct Words {
 }
 
 impl Words {
-    /// `word(i)` returns the ids of word i. Words of fewer than two ids have no pairs and are left out.
-    pub fn new<I: ExactSizeIterator<Item = u32>>(weights: &[u64], word: impl Fn(usize) -> I) -> Result<Self, String> {
-        let mut order: Vec<u32> = Vec::with_capacity(weights.len());
-        order.extend((0..weights.len() as u32).filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1));
-        // Most frequent first, so that equal weights form few runs; ties in a fixed order.
-        order.sort_unstable_by_key(|&i| (std::cmp::Reverse(weights[i as usize]), i));
-        let total = order.iter().map(|&i| word(i as usize).len() + 1).sum::<usize>() + 1;
-        let weighted = order
-            .iter()
-            .try_fold(0u64, |sum, &i| sum.checked_add(weights[i as usize].checked_mul(word(i as usize).len() as u64)?))
-            .ok_or("the sum of the counts does not fit 64 bits; use smaller counts or weights")?;
+    /// `each` calls its argument with the weight and the ids of every word; it is used twice. Words of fewer than two
+    /// ids have no pairs and are left out.
+    pub fn new(each: impl Fn(&mut dyn FnMut(u64, &[u32]))) -> Result<Self, String> {
+        let each_word = |word: &mut dyn FnMut(u64, &[u32])| {
+            each(&mut |weight, ids| {
+                poll(ids.len());
+                if weight > 0 && ids.len() > 1 {
+                    word(weight, ids);
+                }
+            });
+        };
+        // By weight: first the number of cells, then the first cell that is free.
+        let mut places: Map<u64, usize> = Map::default();
+        let (mut total, mut weighted) = (1, Some(0u64));
+        each_word(&mut |weight, ids| {
+            *places.entry(weight).or_default() += ids.len() + 1;
+            total += ids.len() + 1;
+            weighted = weighted.and_then(|sum| sum.checked_add(weight.checked_mul(ids.len() as u64)?));
+        });
+        let weighted = weighted.ok_or("the sum of the counts does not fit 64 bits; use smaller counts or weights")?;
         if total >= DEAD as usize {
             return Err(format!("{total} cells are too many for one merge loop (at most 2^31)"));
         }
-        let mut cells = Vec::with_capacity(total);
-        let mut runs: Vec<(u32, u64)> = Vec::new();
-        cells.push(SENTINEL);
-        for (n, i) in order.into_iter().enumerate() {
-            if n % BLOCK == 0 {
-                poll(WORK * BLOCK);
-            }
-            cells.extend(word(i as usize));
-            cells.push(SENTINEL);
-            let weight = weights[i as usize];
-            match runs.last_mut() {
-                Some((end, last)) if *last == weight => *end = cells.len() as u32,
-                _ => runs.push((cells.len() as u32, weight)),
-            }
+        let mut runs: Vec<(u32, u64)> = places.iter().map(|(&weight, &n)| (n as u32, weight)).collect();
+        runs.sort_unstable_by_key(|&(_, weight)| Reverse(weight));
+        let mut end = 1;
+        for (cells, weight) in &mut runs {
+            places.insert(*weight, end as usize);
+            end += *cells;
+            *cells = end;
         }
+        let mut cells = huge_filled(total, SENTINEL);
+        each_word(&mut |weight, ids| {
+            let place = places.get_mut(&weight).expect("a known weight");
+            cells[*place..][..ids.len()].copy_from_slice(ids);
+            *place += ids.len() + 1;
+        });
         Ok(Self { cells, runs, weighted })
     }
 }

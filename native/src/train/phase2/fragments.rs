@@ -83,22 +83,19 @@ impl Fragments {
         self.table.memory() + self.n_tokens() * LOOP_BYTES
     }
 
-    /// The fragments of several tables, in any order.
-    pub fn rows<'a>(tables: impl IntoIterator<Item = &'a Self>) -> Rows {
-        let (mut rows, mut ids) = (Rows::default(), Vec::new());
-        for table in tables {
-            table.table.each(|fragment, count| {
-                decode(fragment, &mut ids);
-                poll(ids.len());
-                rows.push(&[], &ids, count);
-            });
-        }
-        rows
+    /// Calls `take` with the count and the ids of each fragment, in any order.
+    pub fn each(&self, take: &mut dyn FnMut(u64, &[u32])) {
+        let mut ids = Vec::new();
+        self.table.each(|fragment, count| {
+            decode(fragment, &mut ids);
+            take(count, &ids);
+        });
     }
 
     /// Appends the fragments in sorted order, with `first` before each.
     pub fn append_to(&self, rows: &mut Rows, first: &[u32]) {
-        let unsorted = Self::rows([self]);
+        let mut unsorted = Rows::default();
+        self.each(&mut |count, ids| unsorted.push(&[], ids, count));
         let mut sorted: Vec<(&[u32], u64)> = unsorted.iter().collect();
         sorted.sort_unstable();
         for (ids, count) in sorted {
