@@ -26,6 +26,7 @@ impl MergeLoop<'_> {
             self.each_pair(|_, weight, left, right| pairs.entry(key(left, right)).or_insert(NOWHERE).add(weight));
         }
         pairs.retain(|_, pair| pair.count >= self.threshold);
+        pairs.shrink_to_fit();
         let mut end = 0;
         for (&pair, place) in &mut pairs {
             self.queue.push(&self.tokens, Candidate { count: place.count, pair });
