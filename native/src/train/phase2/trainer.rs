@@ -272,6 +272,9 @@ impl Trainer {
         let mut workers = std::mem::take(&mut self.workers).into_iter();
         let mut total = workers.next().expect("at least one thread");
         let threads = workers.len() + 1;
+        if self.live.is_some() {
+            self.encoder.drop_states(); // most memory is needed from here to the merge loop
+        }
         for worker in workers {
             total.fragments.merge(worker.fragments);
             total.sample.merge(worker.sample);
