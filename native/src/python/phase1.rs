@@ -127,11 +127,9 @@ fn words_of<T: Copy + Into<u32>>(ranks: &[T], offsets: &[i64], counts: &[u64], n
         return Err(user_error(format!("a pretoken has a rank that is not below the {n_tokens} tokens")));
     }
     Words::new(|take| {
-        let mut word = Vec::new();
         for (bounds, &count) in offsets.windows(2).zip(counts) {
-            word.clear();
-            word.extend(ranks[bounds[0] as usize..bounds[1] as usize].iter().map(|&rank| rank.into()));
-            take(count, &word);
+            let word = &ranks[bounds[0] as usize..bounds[1] as usize];
+            take(count, word.len(), &|ids| ids.iter_mut().zip(word).for_each(|(id, &rank)| *id = rank.into()));
         }
     })
     .map_err(user_error)

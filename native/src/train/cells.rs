@@ -17,25 +17,28 @@ pub struct Words {
     pub(super) weighted: u64,
 }
 
+/// Takes a word: its weight, its number of ids, and a function that copies the ids.
+pub type TakeWord<'a> = dyn FnMut(u64, usize, &dyn Fn(&mut [u32])) + 'a;
+
 impl Words {
-    /// `each` calls its argument with the weight and the ids of every word; it is used twice. Words of fewer than two
-    /// ids have no pairs and are left out.
-    pub fn new(each: impl Fn(&mut dyn FnMut(u64, &[u32]))) -> Result<Self, String> {
-        let each_word = |word: &mut dyn FnMut(u64, &[u32])| {
-            each(&mut |weight, ids| {
-                poll(ids.len());
-                if weight > 0 && ids.len() > 1 {
-                    word(weight, ids);
+    /// `each` passes every word to its argument; it is called twice. Words of fewer than two ids have no pairs and are
+    /// left out.
+    pub fn new(each: impl Fn(&mut TakeWord)) -> Result<Self, String> {
+        let each_word = |take: &mut TakeWord| {
+            each(&mut |weight, n, copy| {
+                poll(n);
+                if weight > 0 && n > 1 {
+                    take(weight, n, copy);
                 }
             });
         };
         // By weight: first the number of cells, then the first cell that is free.
         let mut places: Map<u64, usize> = Map::default();
         let (mut total, mut weighted) = (1, Some(0u64));
-        each_word(&mut |weight, ids| {
-            *places.entry(weight).or_default() += ids.len() + 1;
-            total += ids.len() + 1;
-            weighted = weighted.and_then(|sum| sum.checked_add(weight.checked_mul(ids.len() as u64)?));
+        each_word(&mut |weight, n, _| {
+            *places.entry(weight).or_default() += n + 1;
+            total += n + 1;
+            weighted = weighted.and_then(|sum| sum.checked_add(weight.checked_mul(n as u64)?));
         });
         let weighted = weighted.ok_or("the sum of the counts does not fit 64 bits; use smaller counts or weights")?;
         if total >= DEAD as usize {
@@ -50,10 +53,10 @@ impl Words {
             *cells = end;
         }
         let mut cells = huge_filled(total, SENTINEL);
-        each_word(&mut |weight, ids| {
+        each_word(&mut |weight, n, copy| {
             let place = places.get_mut(&weight).expect("a known weight");
-            cells[*place..][..ids.len()].copy_from_slice(ids);
-            *place += ids.len() + 1;
+            copy(&mut cells[*place..*place + n]);
+            *place += n + 1;
         });
         Ok(Self { cells, runs, weighted })
     }

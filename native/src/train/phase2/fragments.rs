@@ -6,6 +6,7 @@ use super::partial::{self, Rows};
 use crate::count::keys::SHORT;
 use crate::count::table::{Counted, Table};
 use crate::runtime::interrupt::poll;
+use crate::train::cells::TakeWord;
 use crate::vocabulary::MOST_IDS;
 
 /// Bytes per token of a merge loop: its cell, and at most three postings.
@@ -83,19 +84,27 @@ impl Fragments {
         self.table.memory() + self.n_tokens() * LOOP_BYTES
     }
 
-    /// Calls `take` with the count and the ids of each fragment, in any order.
-    pub fn each(&self, take: &mut dyn FnMut(u64, &[u32])) {
-        let mut ids = Vec::new();
-        self.table.each(|fragment, count| {
-            decode(fragment, &mut ids);
-            take(count, &ids);
+    /// Passes each fragment to `take`, in any order.
+    pub fn each(&self, take: &mut TakeWord) {
+        self.table.each(|fragment, count| match fragment {
+            Counted::Short(key) => {
+                let bytes = key.to_le_bytes();
+                let n = usize::from(bytes[SHORT]);
+                take(count, n / ID_BYTES, &|ids| decode(&bytes[..n], ids));
+            }
+            Counted::Long(bytes) => take(count, bytes.len() / ID_BYTES, &|ids| decode(bytes, ids)),
         });
     }
 
     /// Appends the fragments in sorted order, with `first` before each.
     pub fn append_to(&self, rows: &mut Rows, first: &[u32]) {
         let mut unsorted = Rows::default();
-        self.each(&mut |count, ids| unsorted.push(&[], ids, count));
+        let mut ids = Vec::new();
+        self.each(&mut |count, n, copy| {
+            ids.resize(n, 0);
+            copy(&mut ids);
+            unsorted.push(&[], &ids, count);
+        });
         let mut sorted: Vec<(&[u32], u64)> = unsorted.iter().collect();
         sorted.sort_unstable();
         for (ids, count) in sorted {
@@ -105,15 +114,9 @@ impl Fragments {
     }
 }
 
-/// The ids of a fragment.
-fn decode(fragment: Counted, ids: &mut Vec<u32>) {
-    ids.clear();
-    let id = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
-    match fragment {
-        Counted::Short(key) => {
-            let bytes = key.to_le_bytes();
-            ids.extend(bytes[..usize::from(bytes[SHORT])].chunks_exact(ID_BYTES).map(id));
-        }
-        Counted::Long(bytes) => ids.extend(bytes.chunks_exact(ID_BYTES).map(id)),
+/// The ids of a string.
+fn decode(bytes: &[u8], ids: &mut [u32]) {
+    for (id, bytes) in ids.iter_mut().zip(bytes.chunks_exact(ID_BYTES)) {
+        *id = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
     }
 }
