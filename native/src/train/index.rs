@@ -6,9 +6,6 @@ use super::merge_loop::MergeLoop;
 use super::occurrences::{BLOCK, NOWHERE, UNTRACKED};
 use crate::runtime::{interrupt::poll, memory::huge_filled};
 
-/// Up to this many tokens, pairs are counted in a dense table.
-const DENSE: usize = 256;
-
 impl MergeLoop<'_> {
     /// Counts all pairs, and records the positions of those that reach the threshold.
     pub(super) fn index(&mut self) {
@@ -16,15 +13,11 @@ impl MergeLoop<'_> {
         pairs.clear();
         self.queue.heap.clear();
         self.postings = Vec::new();
-        // At the start all tokens are bytes: a dense table of all pairs is small and needs no hashing.
-        if self.tokens.len() <= DENSE {
-            let mut counted = vec![NOWHERE; DENSE * DENSE];
-            self.each_pair(|_, weight, left, right| counted[left as usize * DENSE + right as usize].add(weight));
-            let found = counted.into_iter().enumerate().filter(|(_, pair)| pair.count > 0);
-            pairs.extend(found.map(|(i, pair)| (key((i / DENSE) as u32, (i % DENSE) as u32), pair)));
-        } else {
-            self.each_pair(|_, weight, left, right| pairs.entry(key(left, right)).or_insert(NOWHERE).add(weight));
-        }
+        self.each_pair(|_, weight, left, right| {
+            let pair = pairs.entry(key(left, right)).or_insert(NOWHERE);
+            pair.count += weight;
+            pair.occurrences += 1;
+        });
         pairs.retain(|_, pair| pair.count >= self.threshold);
         pairs.shrink_to_fit();
         let mut end = 0;

@@ -16,15 +16,6 @@ pub(super) struct Pair {
     pub(super) occurrences: u32,
 }
 
-impl Pair {
-    /// Counts an occurrence.
-    #[inline(always)]
-    pub(super) fn add(&mut self, weight: u64) {
-        self.count += weight;
-        self.occurrences += 1;
-    }
-}
-
 pub(super) const NOWHERE: Pair = Pair { count: 0, start: 0, occurrences: 0 };
 
 /// An occurrence of the merged pair: first cell of the new token, first cell of the token before it, and the tokens on
