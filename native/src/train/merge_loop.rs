@@ -21,7 +21,7 @@ pub(super) const PROGRESS: Duration = Duration::from_millis(100);
 
 /// By Zipf's law, count times rank is nearly constant: 1/60 to 1/150 of English text, at 10,000 to 128,000 merges.
 const ZIPF: u64 = 128;
-/// For phase 2, whose ranks start at the transition: 1/11 to 1/53 of the text.
+/// For phase 2, whose ranks start at the transition: mostly 1/9 to 1/54 of the text.
 const ZIPF_PHASE2: u64 = 32;
 
 /// The pair to merge next.
