@@ -104,7 +104,8 @@ def _read(text: Corpus | Sequence[str], max_bytes: int) -> list[Batch]:
     """The documents; of a corpus the beginning of each file, an even share of `max_bytes`, or all of its text."""
     if not isinstance(text, Corpus):
         return [Batch.from_texts(list(text))]
-    batches, parts = list[Batch](), sorted(text.parts("all", target_bytes=0), key=lambda part: part.stored_bytes)
+    batches = list[Batch]()
+    parts = sorted(text.parts("all", target_bytes=0), key=lambda part: part.stored_bytes)
     for n, part in enumerate(parts):
         room = max_bytes // (len(parts) - n)
         part.config, part.skipped = replace(part.config, max_bytes=max(room, 1)), text.skipped

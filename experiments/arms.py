@@ -124,7 +124,8 @@ def check_name(name: str) -> None:
 
 def check_arms(config: Config) -> None:
     """Raise a UserError for every mistake in the arms that can be found before any text is read."""
-    arms, weights = resolve_arms(config), config.corpus.weights
+    arms = resolve_arms(config)
+    weights = config.corpus.weights
     weighted = any(arm.trained and (arm.recipe == "superbpe" or not arm.bpe.separate_counts) for arm in arms)
     for arm in arms:
         try:

@@ -154,7 +154,8 @@ class OpenedModel:
 
     def __init__(self, given: GivenModel, loading: Loading, cache: Path) -> None:
         self.given, self._loading, self._cache = given, loading, cache
-        self.folder, self.revision = Path(given.model), None
+        self.folder = Path(given.model)
+        self.revision = None
         self.own = artifact_at(self.folder, TrainedModel) if self.folder.exists() else None
         if not self.folder.exists():
             name, _, revision = given.model.partition("@")
@@ -380,7 +381,8 @@ def _score(
     tokenizer_of = {given.arm: _tokenizer(context, given.arm, model) for given, model in reversed(opened.items())}
     shards, _ = encode(context, ShardConfig(), text, {name: tokenizer_of[name] for name in rungs[0]}, documents)
     encoded = {name: EncodedArm.of(tokenizer_of[name], None, heldout_of) for name, heldout_of in shards.items()}
-    scores, of_arm = {}, Counter(given.arm for given in models)
+    scores = {}
+    of_arm = Counter(given.arm for given in models)
     numbers = {name: count(1) for name in of_arm}
     for given, model in opened.items():
         name = given.arm if of_arm[given.arm] == 1 else f"{given.arm} {next(numbers[given.arm])}"

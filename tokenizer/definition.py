@@ -300,7 +300,9 @@ class Definition:
         """
         if self.special_tokens.keys() >= set(strings):
             return self
-        ids, added, new = self.special_tokens.copy(), dict(self.preparation.added_tokens), count(self.vocab_size)
+        ids = self.special_tokens.copy()
+        added = dict(self.preparation.added_tokens)
+        new = count(self.vocab_size)
         unmerged = dict(self.unmerged)
         for string in strings:
             if string in added:

@@ -183,7 +183,9 @@ def choose_tokenizers(
     Raises:
         UserError: A setting is wrong, the text is too small, or an existing tokenizer was trained on it.
     """
-    existing, reporter, deployed = measures.loaded(against or {}), reporter or quiet(), measures.deployment(deployment)
+    existing = measures.loaded(against or {})
+    reporter = reporter or quiet()
+    deployed = measures.deployment(deployment)
     losses = measured_losses(run) if run else {}
     for pattern in patterns or []:
         resolve(pattern)

@@ -131,7 +131,9 @@ def measure_fertility(
         UserError: There is no tokenizer of the reference's name, the text cannot be read or has no such translations,
             or a tokenizer gives no token.
     """
-    arms, reporter, deployed = measures.loaded(tokenizers), reporter or quiet(), measures.deployment(deployment)
+    arms = measures.loaded(tokenizers)
+    reporter = reporter or quiet()
+    deployed = measures.deployment(deployment)
     reference = reference or next(iter(arms))
     if reference not in arms:
         raise UserError(f"reference={reference!r} is not a tokenizer; the names are {', '.join(arms)}")
@@ -179,7 +181,9 @@ def _reads(
     recorded: dict[int, Read] = {}
     for text in training.values():
         if id(text) not in recorded:
-            recorder, n_bytes, tick = Recorder(), 0, Throttle(progress, "bytes of training text")
+            recorder = Recorder()
+            n_bytes = 0
+            tick = Throttle(progress, "bytes of training text")
             for batch in recorder.batches(text, readers=2, in_order=False):
                 tick(n_bytes := n_bytes + batch.n_bytes)
             recorded[id(text)] = recorder.read()
@@ -191,7 +195,8 @@ def _reads(
 
 
 def _described(name: str, arm: Pretrained, rows: Sequence[Row], read: Read | None, answer: Answer) -> MeasuredTokenizer:
-    whole, in_training = rows[0], None
+    whole = rows[0]
+    in_training = None
     if answer.saw or not answer.unknown:
         sources = [row.group for row in rows if row.by == SOURCE and row.in_training_bytes]
         in_training = InTraining(

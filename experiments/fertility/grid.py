@@ -203,7 +203,8 @@ class Trainer:
         """The result of a job, from the folder if it is there."""
         name = digest([settings, self.about])[:16]
         if name not in self._loaded:
-            place, merge_counts = self.folder / name, list[Any]()
+            place = self.folder / name
+            merge_counts = list[Any]()
             record = place.with_suffix(".json")
             with suppress(OSError, UserError):  # it is not there, or damaged: train it again
                 stored, tokenizer = read_sealed(record), Tokenizer.load(place)

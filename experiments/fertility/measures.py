@@ -243,7 +243,8 @@ def rows(
     efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(text_ids), 2)) if tally.counts.any() else 0.0
 
     def row(group: Group) -> Row:
-        chosen, whole = group.documents[tally.measured[group.documents]], group.by == ALL
+        chosen = group.documents[tally.measured[group.documents]]
+        whole = group.by == ALL
         hashes, sizes = documents.hashes[chosen], documents.n_bytes[chosen]
         words, tokens = documents.n_words[chosen], tally.tokens[chosen]
         common = chosen[reference.measured[chosen]]

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from tokenizer.progress import Progress
 
-SELECTION, COPIES = "selection.jsonl", ("train.jsonl", "heldout.jsonl")
+SELECTION = "selection.jsonl"
+COPIES = ("train.jsonl", "heldout.jsonl")
 FEWEST_SOURCES, FEWEST_OF_KIND, MOST_COPIED = 10, 3, 2_000_000_000
 """Sources, of the text and of each kind, and most bytes as stored, with which whole sources are held out."""
 TEST_SHARE = 0.5
@@ -110,7 +111,8 @@ def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: P
         UserError: Too few documents are held out.
     """
     share = heldout or min(HELD_OUT, float(f"{HELD_OUT_BYTES / max(sum(text.sizes()), 1):.2g}"))
-    copies, path = _copy(text, folder, share, progress), folder / SELECTION
+    copies = _copy(text, folder, share, progress)
+    path = folder / SELECTION
     corpus = copies or Corpus(replace(text.config, heldout_fraction=share))
     identity = Identity(
         text=about(text)["places"],
@@ -153,14 +155,16 @@ def _copy(text: Corpus, folder: Path, share: float, progress: Progress | None) -
     if not text.config.source_field or text.config.sources or sum(text.sizes()) > MOST_COPIED:
         return None
     train, heldout = (folder / name for name in COPIES)
-    facts, record = {"text": digest(text.identity()), "share": share}, _record(train)
+    facts = {"text": digest(text.identity()), "share": share}
+    record = _record(train)
     copies = CorpusConfig([str(train)], heldout_paths=[str(heldout)], heldout_fraction=share, source_field="source")
     if train.exists() and heldout.exists():
         sums = {path.name: checksum(path, again=True) for path in (train, heldout)}
         if record == {**facts, **sums}:
             return Corpus(copies)
     sizes: Counter[str] = Counter()
-    tick, n_bytes = Throttle(progress, "bytes to divide by source"), 0
+    tick = Throttle(progress, "bytes to divide by source")
+    n_bytes = 0
     for source, document in documents_by_origin(text, "all"):
         sizes[source] += len(document.encode())
         n_bytes += len(document)
@@ -203,7 +207,8 @@ def held_out_sources(sizes: Mapping[str, int], share: float) -> set[str]:
 def _write(corpus: Corpus, path: Path, share: float, progress: Progress | None) -> Overlap:
     test = Corpus(replace(corpus.config, heldout_sample=TEST_SHARE))
     tested = {hashlib.sha256(text.encode()).digest() for _, text in documents_by_origin(test, "heldout")}
-    tick, n_bytes = Throttle(progress, "bytes held out"), 0
+    tick = Throttle(progress, "bytes held out")
+    n_bytes = 0
     documents = []
     for source, text in documents_by_origin(corpus, "heldout"):
         data = text.encode()

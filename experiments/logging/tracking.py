@@ -148,7 +148,8 @@ class Tracker:
         self.log("stages", {**cost, **row})
         if not self._runs:
             return
-        kind, key = artifact.manifest.stage, stage.partition(" ")[2]
+        kind = artifact.manifest.stage
+        key = stage.partition(" ")[2]
         metrics = {**row, "seconds": artifact.manifest.seconds}
         if kind == "evaluation":
             metrics = {"val/bpb" if name == "bits_per_byte" else f"val/{name}": value for name, value in row.items()}

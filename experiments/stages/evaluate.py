@@ -53,7 +53,8 @@ def score(
 
     def build(folder: Path) -> Scores:
         shards = open_shards(arm.heldout, arm)
-        lengths, progress = arm.tokenizer.token_byte_lengths(), context.reporter.progress
+        lengths = arm.tokenizer.token_byte_lengths()
+        progress = context.reporter.progress
         groups = groupings(documents, shards.document_bytes)
         if opened is None:
             transformer, evaluation = load_and_evaluate(

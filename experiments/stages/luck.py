@@ -156,7 +156,8 @@ def recipe_of(arm: Arm, tokenizer: Any, text: Text) -> Arm | None:
     # Others have superwords on top of all ids of another tokenizer.
     if not chosen or "imported" in made or not tokenizer.definition.has_own_layout():
         return None
-    size, superwords = tokenizer.vocab_size, made.get("phase2")
+    size = tokenizer.vocab_size
+    superwords = made.get("phase2")
     specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
     rules = {key: made["phase1"][key] for key in ("unit", "tie_break", "min_count", "max_token_bytes")}
     rules["min_pretoken_count"] = made["phase1"].get("min_pretoken_count", 1)

@@ -168,7 +168,8 @@ def _beyond(runs: Sequence[TuningRun]) -> float | None:
     losses = {run.factor: run.bits_per_byte for run in runs if run.bits_per_byte is not None}
     if not losses:
         return None
-    factors, best = [run.factor for run in runs], min(losses, key=losses.__getitem__)
+    factors = [run.factor for run in runs]
+    best = min(losses, key=losses.__getitem__)
     if best == factors[-1]:
         return best * factors[-1] / factors[-2]
     return best * factors[0] / factors[1] if best == factors[0] else None
@@ -176,7 +177,8 @@ def _beyond(runs: Sequence[TuningRun]) -> float | None:
 
 def _run(context: Context, job: TuningJob, arm: EncodedArm, factor: float, documents: NDArray[np.int64]) -> TuningRun:
     """Train with a factor on the learning rates, and score the result on the documents with these indices."""
-    scaled, tokenizer = job.config.scaled(factor), arm.tokenizer
+    scaled = job.config.scaled(factor)
+    tokenizer = arm.tokenizer
 
     def build(folder: Path) -> TuningRun:
         shards = arm.open_training()

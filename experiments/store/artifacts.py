@@ -155,7 +155,8 @@ class Store:
             UserError: If the folder exists but is damaged.
         """
         usual, identity = self.identify(stage, config, inputs)
-        name, identity = name or usual, {**identity, "hash": key or identity["hash"]}
+        name = name or usual
+        identity = {**identity, "hash": key or identity["hash"]}
         artifact = self._find_or_build(name, identity, result, build, resumable)
         self.use(artifact)
         return artifact

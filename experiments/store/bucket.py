@@ -48,7 +48,8 @@ def download(url: str, manifest: Manifest, folder: Path, progress: Progress) -> 
     folder.mkdir(parents=True, exist_ok=True)
 
     def fetch(name: str) -> None:
-        path, content = confined(folder, name), manifest.files[name]["xxh3_128"]
+        path = confined(folder, name)
+        content = manifest.files[name]["xxh3_128"]
         if not path.exists() or checksum(path) != content:
             path.parent.mkdir(parents=True, exist_ok=True)
             _download(f"{url}/{content}", path)

@@ -62,7 +62,8 @@ class _TokenWriter(_ForeignWriter):
 
     def __init__(self, folder: Path, tokenizer: TokenizerLike, tokens_per_file: int) -> None:
         super().__init__(folder, tokenizer, tokens_per_file)
-        self._path, self._tokens = folder, 0
+        self._path = folder
+        self._tokens = 0
         self._file: IO[bytes] | None = None
         self._ends: list[NDArray[np.int64]] = []  # of the documents in the current file, in tokens
 

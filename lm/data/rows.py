@@ -168,7 +168,8 @@ class Rows:
         for rows, until in zip(spans, np.diff(spans)[..., 0].cumsum(1), strict=True):
             wanted = self.tokens_per_step + lacking  # so that the errors of steps do not add up
             n_rows = int(np.abs(until - wanted).argmin()) + 1
-            lacking, more = wanted - until[n_rows - 1], []
+            lacking = wanted - until[n_rows - 1]
+            more = []
             while n_rows == len(rows) and lacking > 0:
                 following = next(further) if following is None else following
                 if 2 * lacking <= (tokens := following[1] - following[0]):

@@ -133,7 +133,8 @@ def map_parts(
         report: Called with the bytes of text done.
     """
     parts = corpus.parts(split)
-    n_bytes, stopped = [0] * len(parts), threading.Event()
+    n_bytes = [0] * len(parts)
+    stopped = threading.Event()
     at_once = min(reading_threads(threads), len(parts))  # several parts, because a large file has one reader
 
     def run(i: int) -> dict[str, Any]:
@@ -202,7 +203,8 @@ def write_part(
         encoders: list[Callable[[Batch, int], Any]] = [writer.encoder.encode for writer in writers.values()]
         if look is not None:
             encoders.append(look)
-        batches, n_bytes = part.batches(split, readers=reading_threads(threads)), 0
+        batches = part.batches(split, readers=reading_threads(threads))
+        n_bytes = 0
         for size, group in stack.enter_context(closing(encode_batches(encoders, batches, threads))):
             for writer, encoded in zip(writers.values(), group, strict=False):
                 writer.add(encoded)
@@ -282,7 +284,8 @@ def encode_batches(
         The bytes of each batch, and the results of the encoders.
     """
     # Two batches per thread: the current one and the next.
-    most, first = max(2 * threads // len(encoders), 1), 0
+    most = max(2 * threads // len(encoders), 1)
+    first = 0
     pending: deque[tuple[int, list[Future[Any]]]] = deque()
     with ThreadPoolExecutor(threads, "encode") as pool:
         try:

@@ -67,7 +67,8 @@ def survey(
         UserError: A record does not have the field that names its source.
     """
     sizes, words, source, writing = array("q"), array("q"), array("i"), array("i")
-    hashes, n_bytes = array("Q"), 0
+    hashes = array("Q")
+    n_bytes = 0
     sources: dict[str, int] = {}
     scripts: dict[str, int] = {}
     for origin, document in documents_by_origin(corpus, split, **origins):

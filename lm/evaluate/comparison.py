@@ -133,7 +133,8 @@ def _identical(one: Sequence[Evaluation], other: Sequence[Evaluation]) -> bool:
 
 
 def _reason_barred(name: str, evaluations: Sequence[Evaluation]) -> str:
-    first, worst = evaluations[0], max(run.bits_per_byte for run in evaluations)
+    first = evaluations[0]
+    worst = max(run.bits_per_byte for run in evaluations)
     share = float(first.document_bytes[first.changed].sum() / first.document_bytes.sum())
     if share > MOST_CHANGED:
         documents = f"{int(first.changed.sum()):,} of {len(first.changed):,} documents"
@@ -188,7 +189,8 @@ class Exchange:
         """
         if self.stated is not None:
             return self.stated, None
-        runs, base = _runs(reference), _runs(reference)[0]
+        runs = _runs(reference)
+        base = _runs(reference)[0]
         losses, _ = _measured([runs, list(self.smaller)])
         rate = Ratio.of_function(lambda x: self.rate(*x), np.array(losses.bits), losses.sizes, losses.strata)
         return float(rate.value), _interval(rate, base, base.config.confidence)
@@ -388,7 +390,8 @@ def compare_all(
         eligibility = eligible(runs)
         if not eligibility.documents.all():
             runs = [[run.only(eligibility.documents) for run in _runs(arm)] for arm in runs]
-    arms, reasons = [_runs(arm) for arm in runs], eligibility.reasons
+    arms = [_runs(arm) for arm in runs]
+    reasons = eligibility.reasons
     whole, kinds = _measured(arms, trade)
     n_arms = sum(not reason for reason in reasons[1:]) if tested and not reasons[0] else 0
     compared = _compared(arms[0][0], whole, eligibility, n_arms, further)
@@ -480,13 +483,15 @@ class _Losses(NamedTuple):
 
 def _measured(arms: Sequence[list[Evaluation]], trade: Trade | None = None) -> tuple[_Losses, dict[str, _Losses]]:
     """Losses on all units of sampling, and on those of each kind of text, the largest first."""
-    base, smaller = arms[0][0], [] if trade is None else list(trade.exchange.smaller)
+    base = arms[0][0]
+    smaller = [] if trade is None else list(trade.exchange.smaller)
     for arm in [*arms, smaller] if smaller else arms:
         if len(arm) != len(arms[0]):
             raise UserError(f"{len(arms[0])} seeds cannot be compared with {len(arm)}; train the same number of both")
         for run in arm:
             _check_comparable(base, run)
-    units, cluster = base.units(), base.cluster()[0]
+    units = base.units()
+    cluster = base.cluster()[0]
 
     def bits_of(arm: Sequence[Evaluation]) -> NDArray[np.float64]:
         return np.array([base.clustered(bits(run.text_nats)) for run in arm])
@@ -523,12 +528,15 @@ def _compared(
     base: Evaluation, losses: _Losses, eligibility: Eligibility, family: int, further: Further
 ) -> dict[tuple[int, int], Comparison]:
     """Describe the comparisons of all pairs; those with the reference are in a family of this size, if it is not 0."""
-    reasons, confidence, n_seeds = eligibility.reasons, base.config.confidence, len(losses.bits[0])
+    reasons = eligibility.reasons
+    confidence = base.config.confidence
+    n_seeds = len(losses.bits[0])
     pairs = itertools.combinations(range(len(losses.bits)), 2)
     ratios = pool({(i, j): losses.difference(i, j) for i, j in pairs}, eligibility.members)
     compared = {}
     for (i, j), narrow in ratios.items():
-        ratio, barred = further.widen((i, j), narrow), reasons[i] or reasons[j]
+        ratio = further.widen((i, j), narrow)
+        barred = reasons[i] or reasons[j]
         tested = 0 if i or barred else family
         level = family_level(confidence, tested)
         interval = ratio.known_interval(level) if reaches(losses.effective, losses.fewest) else None

@@ -164,7 +164,8 @@ def _queue(
     jobs: list[tuple[int, Window]] = []
     limited = short = 0
     for document in group:
-        text, end = shards.document(document), [] if forward.end_id is None else [forward.end_id]
+        text = shards.document(document)
+        end = [] if forward.end_id is None else [forward.end_id]
         x = np.concatenate(([forward.start_id], text, end)).astype(np.int64)
         # By the given lengths, or by what each token covers of this document.
         covered = lengths[text] if shards.covered_bytes is None else shards.document_token_bytes(document)

@@ -260,7 +260,9 @@ class Ratio:
         def factor(degrees: float) -> float:
             return float(_quantile(1 - confidence, degrees) + _quantile(2 * (1 - _POWER), degrees)) ** 2
 
-        n_seeds, room, seeds = self.by_seed.shape[-1], difference**2, None
+        n_seeds = self.by_seed.shape[-1]
+        room = difference**2
+        seeds = None
         if n_seeds > 1:
             spread = n_seeds * float(self.seed_variance)
             lowest = max(3, math.ceil(factor(np.inf) * spread / (room / 2)))

@@ -92,7 +92,8 @@ class PretrainedModel(ScorableModel):
             self.whole = not self._agrees(ids[:1, :_COMPARED])
         ids, places = self._after_start(ids, places)
         if self.whole:
-            nats, size = torch.empty(len(targets), device=self.device), max(1, LOGITS // self.vocab_size)
+            nats = torch.empty(len(targets), device=self.device)
+            size = max(1, LOGITS // self.vocab_size)
             for chosen, own, logits in self._whole_passes(ids, places):
                 for part, at in zip(torch.split(chosen, size), torch.split(own, size), strict=True):
                     nats[part] = F.cross_entropy(logits[at], targets[part], reduction="none")
@@ -182,8 +183,11 @@ class PretrainedModel(ScorableModel):
 
     def _agrees(self, ids: Tensor) -> bool:
         """Whether the layers with the head in chunks give the losses of a whole forward pass."""
-        targets, logits, rounding = ids.roll(-1, 1)[0], self._logits(ids)[0], self._rounding
-        other, half = ids.clone(), ids.shape[1] // 2
+        targets = ids.roll(-1, 1)[0]
+        logits = self._logits(ids)[0]
+        rounding = self._rounding
+        other = ids.clone()
+        half = ids.shape[1] // 2
         other[0, half:] = (other[0, half:] + 1) % self.vocab_size
         seen = (self._logits(other)[0] - logits)[:half].abs()
         if seen.numel() and seen.max() > rounding * (1 + logits.abs().max()):
@@ -280,7 +284,8 @@ def deployment_of(model: Any, context_bytes: int) -> Deployment:
     Other layers than attention are priced as attention with the heads of the configuration. A model whose configuration
     does not have the usual entries is priced by its number of weights.
     """
-    config, table = model.config.get_text_config(), model.get_input_embeddings().weight
+    config = model.config.get_text_config()
+    table = model.get_input_embeddings().weight
     weights = dict(model.named_parameters())
 
     def first(*names: str) -> int:

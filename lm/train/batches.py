@@ -98,7 +98,8 @@ def _packed(rows: Sequence[NDArray[np.int64]], eos_id: int | None, device: torch
         starts = np.concatenate((starts, np.flatnonzero(ids == eos_id)))
     lengths = np.diff(np.unique(starts)).tolist()
     if not lengths:  # a process without rows takes part in the exchange of gradients
-        ids, lengths = np.zeros(2, np.int64), [2]
+        ids = np.zeros(2, np.int64)
+        lengths = [2]
     return MicroBatch(
         upload(torch.from_numpy(ids), device),
         upload(torch.from_numpy(targets), device),

@@ -77,7 +77,8 @@ class Units:
         """Count what tokens cut."""
         flags = self.flags[token_ends]
         at = _distinct(token_ends[(flags & _NUMBER) > 0])
-        number, is_group = np.searchsorted(self.numbers, at, side="right") - 1, (self.flags[at] & _GROUP) > 0
+        number = np.searchsorted(self.numbers, at, side="right") - 1
+        is_group = (self.flags[at] & _GROUP) > 0
         n = len(self.numbers)
         elsewhere = np.bincount(number[~is_group], minlength=n)
         grouped = (np.bincount(number[is_group], minlength=n) == self.groups) & (elsewhere == 0)
@@ -131,7 +132,8 @@ def worst_split(data: npt.NDArray[np.uint8], units: Units, ids: npt.ArrayLike, t
     splits = defaultdict[bytes, Counter[tuple[int, ...]]](Counter)
     places: dict[tuple[bytes, tuple[int, ...]], int] = {}
     for (start, stop), n, at in zip(units.words[split].tolist(), n_cuts.tolist(), first.tolist(), strict=True):
-        word, tokens = raw[start:stop], tuple(ids[at : at + n + 1].tolist())
+        word = raw[start:stop]
+        tokens = tuple(ids[at : at + n + 1].tolist())
         cuts[word] += n
         splits[word][tokens] += 1
         places.setdefault((word, tokens), start)
@@ -195,7 +197,8 @@ def _class_of_code_points() -> npt.NDArray[np.uint8]:
     """uint8 [0x110000]: class of each code point, 0 for most."""
     codes = np.arange(0x110000, dtype="<u4")
     codes[0xD800:0xE000] = 0  # surrogates
-    every, classes = codes.tobytes().decode("utf-32-le"), np.zeros(len(codes), np.uint8)
+    every = codes.tobytes().decode("utf-32-le")
+    classes = np.zeros(len(codes), np.uint8)
     for which, pattern in _CLASSES.items():
         for match in regex.finditer(f"{pattern}+", every):
             classes[match.start() : match.end()] = which

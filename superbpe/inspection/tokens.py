@@ -259,7 +259,8 @@ def superwords(tokenizer: TokenizerLike, counts: Ints | None = None) -> list[Sup
 
 def segment(tokenizer: TokenizerLike, text: str) -> list[Piece]:
     """Return the tokens of a text for display, in order."""
-    vocab, special = tokenizer.vocab, set(tokenizer.superword_ids().tolist())
+    vocab = tokenizer.vocab
+    special = set(tokenizer.superword_ids().tolist())
     return [
         Piece(id=i, text=display(vocab[i]), superword=i in special, partial=not is_text(vocab[i]))
         for i in tokenizer.encode_ordinary(text)

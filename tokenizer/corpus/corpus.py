@@ -78,7 +78,8 @@ class Corpus:
                 "sources={NAME: PATH:WEIGHT,...} or dataset=NAME"
             )
         config.check()
-        self.files, self._source = text_files.find(config.paths, config.format, config.cache), dict[File, str]()
+        self.files = text_files.find(config.paths, config.format, config.cache)
+        self._source = dict[File, str]()
         for path, source in zip(config.all_paths, config.sources, strict=False):
             files = text_files.find([path], config.format, config.cache)
             self.files += files
@@ -252,7 +253,8 @@ class Corpus:
 
     def _why_empty(self, split: Split) -> str:
         """Error message for a split without documents."""
-        config, lacking = self.config, []
+        config = self.config
+        lacking = []
         where = config.dataset or listed(config.places or [*map(shown, config.heldout_paths)])
         if config.score_field is not None:
             lacking.append(f"those without a number in score_field={config.score_field} do not pass: check its name")
@@ -284,7 +286,8 @@ class Corpus:
         Raises:
             UserError: the split is "heldout", but no documents are held out.
         """
-        config, explicit = self.config, bool(self.config.heldout_paths)
+        config = self.config
+        explicit = bool(self.config.heldout_paths)
         if split == "heldout" and not explicit and not config.heldout_fraction:
             raise UserError("no documents are held out; set heldout_fraction=0.01 or heldout_paths=[FILE,...]")
         return _native.DocumentFilter(

@@ -171,7 +171,8 @@ def without_docstrings(source: str) -> tuple[str, list[str]]:
     >>> without_docstrings('def f():\n    "Doc."\n    return 1  # one\n')
     ('def f():\n    return 1  # one\n', ['Doc.'])
     """
-    lines, docstrings = source.splitlines(keepends=True), []
+    lines = source.splitlines(keepends=True)
+    docstrings = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue

@@ -94,7 +94,8 @@ def _ahead(batches: Iterator[_native.Batch], lacking: Skipped, skipped: Skipped)
 
 def _text_blocks(file: RemoteFile) -> Iterator[bytes]:
     """Blocks of a file of text. Zeros at the end of one are not damage of the file, to be skipped."""
-    at, text = 0, not file.url.lower().endswith(COMPRESSIONS)
+    at = 0
+    text = not file.url.lower().endswith(COMPRESSIONS)
     for block in file.blocks():
         at += len(block)
         if text and block.endswith(ZEROS):

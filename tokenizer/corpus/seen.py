@@ -146,7 +146,8 @@ def _names(places: Sequence[str]) -> list[str]:
 
 def about(corpus: Corpus) -> dict[str, Any]:
     """Absolute places of a corpus, its settings that differ from the defaults, and what its documents are."""
-    config, usual = corpus.config, vars(CorpusConfig())
+    config = corpus.config
+    usual = vars(CorpusConfig())
     places = [shown(path) if is_remote(path) else str(Path(path).resolve()) for path in map(str, config.all_paths)]
     left_out = ("paths", "sources", "heldout_paths", "batch_bytes", "source_field", "kind_field", "kinds", "cache")
     settings = {key: value for key, value in vars(config).items() if value != usual[key] and key not in left_out}
@@ -203,9 +204,11 @@ def saw(tokenizer: Any, hashes: Hashes, corpus: Corpus | None, *, read: Read | N
         return Answer(np.zeros(len(hashes), np.bool_), 0, (), "it has no record of its training text")
     here = ["records"] if corpus is None else _documents(corpus)
     others = [text for text in read["texts"] if not {*text["documents"]} <= {*here}]
-    known, unknown = _begin(hashes, read["zero_bits"]), ""
+    known = _begin(hashes, read["zero_bits"])
+    unknown = ""
     if read.hashes is None:
-        known, unknown = np.zeros(len(hashes), np.bool_), "the hashes of its training documents were left out"
+        known = np.zeros(len(hashes), np.bool_)
+        unknown = "the hashes of its training documents were left out"
     elif not read["complete"]:
         unknown = "only a part of its training has a record"
     elif read["zero_bits"] and (n := len(np.unique(hashes[known]))) < LEAST:

@@ -80,7 +80,9 @@ def open_pretrained(
     Raises:
         UserError: the tokenizer does not exist or is damaged, or a package is missing.
     """
-    name, path, commit = str(source), Path(source), None
+    name = str(source)
+    path = Path(source)
+    commit = None
     options = {"pattern": pattern, "special_tokens": special_tokens}
     given = {option: value for option, value in options.items() if value}
     is_name = name.startswith(PREFIX)

@@ -63,7 +63,8 @@ def read(
         raise UserError(f"{missing[0]} is missing")
     if kind == "superbpe":
         return folder.load(files[0])
-    parent, fence = files[0].parent, f"{pattern}-fence"
+    parent = files[0].parent
+    fence = f"{pattern}-fence"
     if fence in patterns.NAMES and pattern not in patterns.NAMES:  # a preset, such as uw-2025
         pattern = fence
     named = named_tokens(parent)
@@ -83,7 +84,8 @@ def read(
     end = named.pop("eos_token", None)
     if end is not None and (end in tokens or end.encode(errors="replace") in definition.unmerged):
         definition = replace(definition.with_special_tokens([end]), end_of_text=end)
-    whole, names = Path(path).is_dir(), [name for file in files for name in (file.name, file.name + _ABOUT)]
+    whole = Path(path).is_dir()
+    names = [name for file in files for name in (file.name, file.name + _ABOUT)]
     return carried.with_carried(Stored(definition, found.provenance), parent, whole=whole, read=names)
 
 

@@ -67,7 +67,8 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
         folder: created if missing.
         config: content of `tokenizer_config.json`; None for that of `carried`.
     """
-    definition, beside = tokenizer.definition, carried.carried(tokenizer)
+    definition = tokenizer.definition
+    beside = carried.carried(tokenizer)
     texts = {HF_CONFIG_FILE: json.dumps(config or beside.config, indent=2) + "\n"}
     part = unportable_part(definition.fence or definition.pattern)
     if part is not None:

@@ -123,7 +123,8 @@ def from_tekken(content: Mapping[str, Any], path: Path) -> Stored:
         UserError: the file is damaged; as for `from_ranks`.
     """
     with reading(path):
-        config, ranks = content["config"], dict[bytes, int]()
+        config = content["config"]
+        ranks = dict[bytes, int]()
         n_tokens, first = config["default_vocab_size"], config["default_num_special_tokens"]
         for entry in content["vocab"]:
             if entry["rank"] < n_tokens - first:

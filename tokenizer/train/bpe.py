@@ -99,7 +99,8 @@ def train_bpe(
     check_whole("vocab_size", vocab_size, 1, MOST_TOKENS)
     check_choice("tie_break", tie_break, TIE_BREAKS)
     if start is None:
-        n_merges, strings = merges_that_fit(vocab_size, special_tokens), tuple(special_tokens)
+        n_merges = merges_that_fit(vocab_size, special_tokens)
+        strings = tuple(special_tokens)
     else:
         n_merges = _merges_on_top(start, vocab_size)
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
@@ -109,7 +110,8 @@ def train_bpe(
         raise UserError(f"min_pretoken_count={min_pretoken_count} is not for balanced sources; leave it out")
     if parallel is not None or ratios:
         usual = _usual_counting(start, special_tokens)
-        counts, counting = _balanced(counts, usual | dict(counting), parallel, ratios), {}
+        counts = _balanced(counts, usual | dict(counting), parallel, ratios)
+        counting = {}
     balanced = counts if isinstance(counts, Balanced) else None
     if isinstance(counts, Balanced):
         counts = counts.total
@@ -129,7 +131,8 @@ def train_bpe(
             max_token_bytes=max_token_bytes,
         )
     counts = _counted(counts, start, special_tokens, progress, counting)
-    whole, counts = counts, counts.at_least(min_pretoken_count)
+    whole = counts
+    counts = counts.at_least(min_pretoken_count)
     if not counts.n_distinct and whole.n_distinct:
         raise UserError(
             f"min_pretoken_count={min_pretoken_count} leaves no pretoken: the most frequent one occurs "

@@ -220,8 +220,12 @@ class Counters:
     """
 
     def __init__(self, counters: Sequence[tuple[Cut, _native.PretokenCounter]]) -> None:
-        self.cuts, self.recorder, self.n_bytes = [cut for cut, _ in counters], Recorder(), 0
-        self._counters, self._n_documents, self._lock = counters, 0, Lock()
+        self.cuts = [cut for cut, _ in counters]
+        self.recorder = Recorder()
+        self.n_bytes = 0
+        self._counters = counters
+        self._n_documents = 0
+        self._lock = Lock()
         self._failure: BaseException | None = None
 
     def add(self, batch: _native.Batch, *, record: bool = False) -> None:
