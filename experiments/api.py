@@ -277,8 +277,7 @@ def run_pipeline(
     Raises:
         UserError: A setting is wrong, or something that the user can fix happened during the run.
     """
-    from experiments import pipeline
-    from experiments.cli import compose
+    from experiments import compose, pipeline
 
     config = compose.load(settings)
     with records.recorded(folder, settings, config.artifacts) as record:

@@ -323,7 +323,7 @@ def score_models(
     settings = settings or default_settings()
     with (
         records.recorded(out, [], artifacts) as record,
-        open_context(out, artifacts, RunnerConfig(), shown_by, "none", "", {}, on_use=record.uses) as context,
+        open_context(out, artifacts, RunnerConfig(), shown_by, on_use=record.uses) as context,
     ):
         return _score(context, record, models, text, out, loading or Loading(), settings, deployment, tolerance)
 
@@ -389,8 +389,9 @@ def _score(
         try:
             artifact = _artifact(context, name, given, model)
             found = evaluate.score(
-                context, settings, loading.device, name, artifact, encoded[given.arm], documents, opened=model.open
-            )
+                context, settings, artifact, encoded[given.arm], documents, name=name, device=loading.device,
+                opened=model.open,
+            )  # fmt: skip
         except UserError as error:
             raise UserError(f"{name}: {error}") from error
         scores[given] = artifact, found

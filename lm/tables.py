@@ -52,8 +52,10 @@ def read_table(path: Path, columns: Mapping[str, Column], others: Column | None 
     Raises:
         UserError: If the file cannot be read, a column is missing or repeated, or a value is missing or wrong.
     """
-    chosen, rows = dict(columns), list[Row]()
-    if len(names := header(path)) == 1 and (separator := re.search("[;\t|]", names[0])):
+    chosen = dict(columns)
+    rows: list[Row] = []
+    names = header(path)
+    if len(names) == 1 and (separator := re.search("[;\t|]", names[0])):
         raise UserError(f"{path}: its columns are separated by {separator[0]!r}; separate them by commas")
     form = "parquet" if path.suffix == ".parquet" else "csv"
     for number, record in enumerate(records_of((path, form), CorpusConfig()), 1):

@@ -99,8 +99,10 @@ def train_superbpe(
         progress=progress,
     )
     normalizer = tokenizer if tokenizer.preparation.forms else None
-    # Other machines do not record what they read.
-    recorder = Recorder([tokenizer.provenance.get(KEY), *[None] * isinstance(text, Runner)])
+    read = [tokenizer.provenance.get(KEY)]
+    if isinstance(text, Runner):
+        read.append(None)  # other machines do not record what they read
+    recorder = Recorder(read)
     runner = text if isinstance(text, Runner) else Local(opened(text, recorder, field=field))
     result = search.run(runner, normalizer, threshold)
     missing = start.n_merges - result.n_kept - len(result.superwords.counts)

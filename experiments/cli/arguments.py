@@ -115,7 +115,8 @@ def size(text: str) -> int:
     >>> size("10GB"), size("1.5 mb"), size("4096")
     (10000000000, 1500000, 4096)
     """
-    if not re.fullmatch(r"[1-9][\d_]*", number := with_sizes(text.strip())) or int(number) < 1000:
+    number = with_sizes(text.strip())
+    if not re.fullmatch(r"[1-9][\d_]*", number) or int(number) < 1000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it with its unit, as in 400MB, 10GB, 2TB")
     return int(number)
 
@@ -245,7 +246,7 @@ def _deployment_word(text: str) -> str:
 
 
 def add_deployment(options: argparse.ArgumentParser) -> None:
-    """Add `--deployment`, whose words `experiments.fertility.measures.deployment` reads."""
+    """Add `--deployment`, whose words `experiments.deployments.read` reads."""
     options.add_argument(
         "--deployment", nargs="+", type=_deployment_word, default=["dense-8b"], metavar="PRESET|KEY=VALUE",
         help="model to price serving for: a preset of `deployment` and its other settings (dense-8b)",

@@ -29,7 +29,6 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import finish
 from experiments.fertility.choice import LATEX, NUMBERS, PAGE, PATTERNS, PRESETS_TRIED, TABLE, choose_tokenizers
-from experiments.fertility.choosing import CHEAPEST
 from experiments.numbers import duration
 from experiments.progress import Reporter
 from experiments.shell import command_text, operand
@@ -102,7 +101,7 @@ def run(arguments: argparse.Namespace) -> None:
     reporter.table(page.short_table(report))
     reporter.say(page.headline(report), style="bold")
     for one in choice.finalists[1:]:
-        if not one.why.startswith(CHEAPEST):  # which the headline says
+        if not one.cheapest:  # which the headline says
             reporter.say(f"{one.name} is {one.why}.")
         if one.command:
             reporter.say(f"to extend your tokenizer to {one.name}: {command_text(['superbpe', *one.command])}")

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments import deployments
 from experiments.fertility import measures
-from experiments.fertility.choosing import Candidate, finalists, margin, price
+from experiments.fertility.choosing import CHEAPEST, LEAST_COUNT, Candidate, finalists, margin, price
 from experiments.fertility.grid import Trainer, grid
 from experiments.fertility.losses import Loss, measured_losses
 from experiments.fertility.measures import Measured, MeasuredText
@@ -66,6 +67,7 @@ class Finalist:
         opens_in: Software that opens an export of it, or does not.
         command: Words of the command, without `superbpe`, that extends the user's tokenizer to this one by all of the
             text; empty for others.
+        cheapest: Whether it is the cheapest to serve, beyond chance.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Finalist:
     tokenizer: TokenizerLike
     opens_in: list[Answer] = field(default_factory=list)
     command: Sequence[str] = ()
+    cheapest: bool = False
 
     def save(self) -> dict[str, Any]:
         """The entry of the JSON."""
@@ -128,6 +131,10 @@ class Choice(Measured):
     unmatched: Sequence[str]
     edges: Sequence[str]
     bakeoff: Bakeoff
+
+    def save(self) -> dict[str, Any]:
+        """The numbers of the page, as JSON."""
+        return {**super().save(), "least_count": LEAST_COUNT}
 
     def write(self, folder: Path) -> None:
         """Write `choose.html`, `choose.json`, `choose.csv` and `choose.tex`."""
@@ -185,16 +192,18 @@ def choose_tokenizers(
     """
     existing = measures.loaded(against or {})
     reporter = reporter or quiet()
-    deployed = measures.deployment(deployment)
+    deployed = deployments.read(deployment)
     losses = measured_losses(run) if run else {}
     for pattern in patterns or []:
         resolve(pattern)
+    if presets is None:
+        presets = PRESETS_TRIED[:1] if quick else PRESETS_TRIED
     cells = grid(
         patterns,
-        PRESETS_TRIED[: 1 if quick else None] if presets is None else presets,
+        presets,
         transitions or ([0.9] if quick else [0.8, 0.9]),
         sorted(sizes or ([16_000, 32_000] if quick else [8_000, 16_000, 32_000, 64_000])),
-        PATTERNS[: 1 if quick else None],
+        PATTERNS[:1] if quick else PATTERNS,
     )
     names = [*existing, *(cell.name for cell in cells)]
     if reference not in (None, *names):
@@ -326,6 +335,7 @@ def _finalist(name: str, why: str, search: Search, text: Corpus, folder: Path) -
     return Finalist(
         name=name,
         why=why,
+        cheapest=why.startswith(CHEAPEST),
         folder=place,
         examples=_examples(counted),
         longest=_longest(counted.tokenizer),
@@ -397,8 +407,9 @@ def _bakeoff(corpus: Corpus, documents: Documents, made: Sequence[Finalist], dep
     words = ["pipeline", "experiment=bakeoff", "corpus=files", f"arms=[{','.join(arms)}]"]
     words += [setting(f"corpus.{key}", value) for key, value in text.items()]
     for arm, place in arms.items():
-        words.append(setting(f"arms.{arm}.{'file' if Path(place).exists() else 'pretrained'}", place))
-    words += [f"deployment{'.' if '=' in word else '='}{word}" for word in deployment]
+        key = "file" if Path(place).exists() else "pretrained"
+        words.append(setting(f"arms.{arm}.{key}", place))
+    words += [f"deployment.{word}" if "=" in word else f"deployment={word}" for word in deployment]
     if sum(group.by == SOURCE for group in documents.groups) < FEWEST_EFFECTIVE[OF_SOURCES]:  # so few decide nothing
         words.append("eval.cluster=document")
     tokenizers = [one.tokenizer for one in made]

@@ -118,7 +118,12 @@ class Candidate:
 
     def save(self) -> dict[str, Any]:
         """The entry of the JSON."""
-        return {**vars(self), **self.relative.save("relative"), **self.loss_percent.save("loss_percent")}
+        return {
+            **vars(self),
+            "rare": is_rare(self.last_count),
+            **self.relative.save("relative"),
+            **self.loss_percent.save("loss_percent"),
+        }
 
 
 def price(

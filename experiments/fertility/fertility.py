@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from experiments import deployments
 from experiments.fertility import measures
 from experiments.fertility.measures import ALPHA, Measured, MeasuredText
 from experiments.fertility.tallies import SOURCE, read, tally
@@ -133,7 +134,7 @@ def measure_fertility(
     """
     arms = measures.loaded(tokenizers)
     reporter = reporter or quiet()
-    deployed = measures.deployment(deployment)
+    deployed = deployments.read(deployment)
     reference = reference or next(iter(arms))
     if reference not in arms:
         raise UserError(f"reference={reference!r} is not a tokenizer; the names are {', '.join(arms)}")
@@ -185,7 +186,8 @@ def _reads(
             n_bytes = 0
             tick = Throttle(progress, "bytes of training text")
             for batch in recorder.batches(text, readers=2, in_order=False):
-                tick(n_bytes := n_bytes + batch.n_bytes)
+                n_bytes += batch.n_bytes
+                tick(n_bytes)
             recorded[id(text)] = recorder.read()
     reads: dict[str, Read | None] = {}
     for name, arm in arms.items():

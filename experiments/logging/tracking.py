@@ -12,6 +12,7 @@ import json
 import os
 import time
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from experiments.characters import visible
@@ -74,7 +75,12 @@ class Tracker:
     """
 
     def __init__(
-        self, folder: Path, logger: str, project: str, config: Mapping[str, Any], labels: Labels | None = None
+        self,
+        folder: Path,
+        logger: str = "none",
+        project: str = "",
+        config: Mapping[str, Any] = MappingProxyType({}),
+        labels: Labels | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._labels = Labels(*map(visible, labels or Labels(folder.name, folder.name)))

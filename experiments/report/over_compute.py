@@ -11,8 +11,8 @@ import numpy as np
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from experiments import deployments
 from experiments.config import BudgetConfig
-from experiments.fertility.measures import deployment
 from experiments.findings.compared import rate_changes
 from experiments.findings.further import luck_of
 from experiments.findings.next_step import Step, next_step
@@ -185,7 +185,7 @@ def deployment_of(run: Record) -> Deployment:
 def _deployment(settings: Sequence[str]) -> Deployment:
     """The deployment of `deployment=NAME` and `deployment.KEY=VALUE`, in any order."""
     words = [text.lstrip("+").removeprefix("deployment")[1:] for text in settings]
-    return deployment(sorted(words, key=lambda word: "=" in word))
+    return deployments.read(sorted(words, key=lambda word: "=" in word))
 
 
 def reprice(

@@ -70,7 +70,15 @@ def side(label: str, source: str, tokenizer: Tokenizer, batches: Sequence[_nativ
     encoded = measures.encode(tokenizer, batches) if batches else None
     measured = None if encoded is None else measures.measure(encoded, about, alpha=alpha)
     occurrences = None if encoded is None else residues.occurrences(tokenizer, encoded.counts)
-    return Side(label, source, tokenizer, about, encoded, measured, occurrences)
+    return Side(
+        label=label,
+        source=source,
+        tokenizer=tokenizer,
+        tokens=about,
+        encoded=encoded,
+        measured=measured,
+        occurrences=occurrences,
+    )
 
 
 def gather(sides: Sequence[Side], text: str | None) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def _train(
         context, model, arm, list(plans), plans, lambda at, row: beat(before[at.run] + row["bytes_seen"])
     )
     for run, artifact in trained.items():
-        evaluate.score(context, scoring, plans[run].device, str(run), artifact, arm, documents)
+        evaluate.score(context, scoring, artifact, arm, documents, name=str(run), device=plans[run].device)
     return {artifact.name: artifact.fresh for artifact in trained.values()}
 
 

@@ -122,14 +122,15 @@ def tune(
             tuned[size] = elsewhere(context, arms, jobs)
         for job in jobs:
             choice = tuned[size][job.name]
-            losses = ", ".join(
-                f"{'diverged' if run.bits_per_byte is None else f'{run.bits_per_byte:.4f}'} at × {run.factor:g}"
-                for run in choice.runs
-            )
+            losses = ", ".join(f"{_loss(run)} at × {run.factor:g}" for run in choice.runs)
             context.reporter.say(f"learning rates of {job.label} × {choice.factor:g} (bits per byte: {losses})")
             if choice.warning:
                 context.reporter.say(f"warning: {job.label}: {choice.warning}", style="yellow")
     return tuned
+
+
+def _loss(run: TuningRun) -> str:
+    return "diverged" if run.bits_per_byte is None else f"{run.bits_per_byte:.4f}"
 
 
 def tune_arm(context: Context, job: TuningJob, arm: EncodedArm) -> Tuning:

@@ -292,15 +292,18 @@ def deployment_of(model: Any, context_bytes: int) -> Deployment:
         found = (getattr(config, name, None) for name in names)
         return next((value for value in found if isinstance(value, int) and value > 0), 0)
 
-    hidden, layers, heads = table.shape[1], first("num_hidden_layers"), first("num_attention_heads") or 1
+    hidden = table.shape[1]
+    heads = first("num_attention_heads") or 1
     kv_heads = first("num_key_value_heads", "num_kv_heads", "multi_query_group_num")
     if getattr(config, "multi_query", False) and not getattr(config, "new_decoder_architecture", False):
         kv_heads = 1
     experts = first("num_local_experts", "num_experts", "n_routed_experts")
-    mlp_size = first(*["moe_intermediate_size"] * bool(experts), "intermediate_size", "n_inner", "ffn_dim")
+    mlp_size = first("intermediate_size", "n_inner", "ffn_dim")
+    if experts:
+        mlp_size = first("moe_intermediate_size") or mlp_size
     try:
         return Deployment(
-            n_layers=layers,
+            n_layers=first("num_hidden_layers"),
             hidden_size=hidden,
             n_heads=heads,
             n_kv_heads=kv_heads or heads,

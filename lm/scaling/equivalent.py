@@ -131,7 +131,15 @@ def answered(gap: Gap, at: Place, change: Ratio, bits_per_byte: float) -> Equiva
         answer = "withheld"
     elif interval is not None and not interval[0] <= 0 <= interval[1]:
         answer = "yes" if interval[1] < 0 else "no"
-    return Equivalent(answer, gap.withheld, at.reference, at.arm, bits_per_byte, float(change.value), interval)
+    return Equivalent(
+        answer=answer,
+        reason=gap.withheld,
+        reference_flops=at.reference,
+        flops=at.arm,
+        bits_per_byte=bits_per_byte,
+        percent=float(change.value),
+        interval=interval,
+    )
 
 
 def interpolate(flops: NDArray[np.float64], points: NDArray[np.float64], at: float) -> NDArray[np.float64]:

@@ -189,7 +189,15 @@ def find_units(data: npt.NDArray[np.uint8], ends: Ints) -> Units:
     flags[edges[groups]] |= _GROUP
     starts = edges[numbers[:, 0]]
     counts = (_by_document(places, ends) for places in (words[:, 0], starts, edges[:-1]))
-    return Units(words, word_of, Counts(*counts), ends, starts, (lengths - 1) // 3, flags)
+    return Units(
+        words=words,
+        word_of=word_of,
+        counts=Counts(*counts),
+        ends=ends,
+        numbers=starts,
+        groups=(lengths - 1) // 3,
+        flags=flags,
+    )
 
 
 @cache

@@ -67,7 +67,9 @@ def kind(text: str) -> int:
         if pattern.search(text):
             return index
     is_function = [word in FUNCTION_WORDS for word in text.lower().replace("’", "'").split()]
-    return 5 if is_function and all(is_function) else 6 if any(is_function) else 7
+    if is_function and all(is_function):
+        return 5
+    return 6 if any(is_function) else 7
 
 
 Ints = npt.NDArray[np.int64]

@@ -123,7 +123,8 @@ def _explained(what: str, remedy: str = "") -> Iterator[None]:
                 f"{place}: pyarrow {pa.__version__} cannot read this file: {reason}; write it with another encoding or "
                 "compression"
             ) from None
-        raise (_DamageError if is_damage(error) else UserError)(f"{what}: {reason}{remedy}") from None
+        kind = _DamageError if is_damage(error) else UserError
+        raise kind(f"{what}: {reason}{remedy}") from None
 
 
 def _footer(file: File) -> Any:

@@ -70,9 +70,10 @@ def read(
     named = named_tokens(parent)
     if kind == "hf":
         content = read_json(files[0])
-        is_tekken = "model" not in content and {"config", "vocab"} <= content.keys()
-        content = content if is_tekken else hf_import.with_named(content, named.values(), files[0])
-        found = (tiktoken.from_tekken if is_tekken else hf_import.parse)(content, files[0])
+        if "model" not in content and {"config", "vocab"} <= content.keys():
+            found = tiktoken.from_tekken(content, files[0])
+        else:
+            found = hf_import.parse(hf_import.with_named(content, named.values(), files[0]), files[0])
     elif kind == "gpt2":
         added = {i: {"content": string} for string, i in _optional(parent / carried.ADDED_FILE).items()}
         config = {"added_tokens_decoder": added} | _optional(parent / HF_CONFIG_FILE)
@@ -201,7 +202,9 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
             "pat_str": parts["pat_str"],
             "special_tokens": parts["special_tokens"],
             "pattern": cut.regex or "none",  # the original regex: pat_str also matches the gaps between its matches
-        } | ({} if end is None else {"end_of_text": end})
+        }
+        if end is not None:
+            about["end_of_text"] = end
         ranks = "".join(f"{b64encode(token).decode()} {rank}\n" for token, rank in parts["mergeable_ranks"].items())
         target, files = path.parent, {path.name: ranks, path.name + _ABOUT: json.dumps(about, indent=2)}
     if target.exists() and not target.is_dir():

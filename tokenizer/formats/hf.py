@@ -95,13 +95,15 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
     else:
         unknown = "no model can encode this; use SuperBPETokenizerFast"
         model = {"type": "WordLevel", "vocab": vocab | added, "unk_token": unknown}
-    forms = [{"type": form} for form in definition.preparation.forms]
+    forms: list[dict[str, Any]] = [{"type": form} for form in definition.preparation.forms]
+    if len(forms) > 1:
+        forms = [{"type": "Sequence", "normalizers": forms}]
     return {
         "version": "1.0",
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
         "added_tokens": added_tokens(definition, _parts(template, "added_tokens")),
-        "normalizer": forms[0] if len(forms) == 1 else {"type": "Sequence", "normalizers": forms} if forms else None,
+        "normalizer": forms[0] if forms else None,
         "pre_tokenizer": pre_tokenizer(cut, _parts(template, "pre_tokenizer")) if encodes else None,
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),

@@ -52,7 +52,8 @@ def parse(path: Path) -> dict[bytes, int]:
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line or re.match(r"=\s", line):  # Whisper's file has an empty token, which no text contains
             continue
-        found, spelled = re.fullmatch(r"(\S+)\s+([0-9]+)\s*", line), None  # int() also takes signs and underscores
+        found = re.fullmatch(r"(\S+)\s+([0-9]+)\s*", line)  # int() also takes signs and underscores
+        spelled = None
         with suppress(ValueError):
             spelled = base64.b64decode(found[1], validate=True) if found else None
         if found is None or spelled is None:

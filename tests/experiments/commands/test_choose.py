@@ -12,14 +12,15 @@ import sys
 import numpy as np
 import pytest
 
+from experiments import deployments
 from experiments.cli import main
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.config import part
 from experiments.fertility import choice, search
 from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin
 from experiments.fertility.grid import Cell, grid
 from experiments.fertility.losses import Loss
-from experiments.fertility.measures import Measure, deployment
+from experiments.fertility.measures import Measure
 from experiments.fertility.splitting import divide, held_out_sources
 from experiments.fertility.tallies import Documents
 from lm.evaluate.deployment import serving_cost
@@ -225,8 +226,8 @@ def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
 
 
 def test_prices_are_those_of_the_deployment(report):
-    deployed = deployment(["dense-70b", "context_bytes=4096"])
-    assert (deployed.rate, deployment(["rate=0.04"]).rate) == (None, 0.04)
+    deployed = deployments.read(["dense-70b", "context_bytes=4096"])
+    assert (deployed.rate, deployments.read(["rate=0.04"]).rate) == (None, 0.04)
     assert (deployed.n_layers, deployed.context_bytes) == (80, 4096)
     for tokens_per_byte in (0.15, 0.42):
         cost = serving_cost(deployed, vocab_size=5000, tokens_per_byte=tokens_per_byte)
@@ -243,7 +244,7 @@ def test_prices_are_those_of_the_deployment(report):
         assert one["name"] == one["reference"] or one["relative_low"] < one["relative"] < one["relative_high"]
     for mistake in ("dense-9b", "n_layer=3", "n_layers=many"):
         with pytest.raises(UserError, match="deployment: "):
-            deployment([mistake])
+            deployments.read([mistake])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.arms import resolve_arms
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.findings.further import luck_of
 from experiments.results import Luck
 from experiments.stages import luck

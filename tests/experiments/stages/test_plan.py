@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.runs import Run, list_runs
 from experiments.stages import plan
 from experiments.stages.plan import Amounts

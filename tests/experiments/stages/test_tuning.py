@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import pipeline
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.results import Tuning, TuningRun
 from experiments.stages import tuning
 from experiments.stages.shards import open_shards
