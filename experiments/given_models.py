@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from lm.evaluate.deployment import Deployment
     from lm.evaluate.forward import ScorableModel
-    from lm.hf.first_token import Start
+    from lm.hf.first_token import StartToken
     from lm.model.language_model import LanguageModel
     from tokenizer import Corpus
     from tokenizer.external.load import Pretrained
@@ -187,13 +187,13 @@ class OpenedModel:
         return None if self._named.tokenizer.end_of_text is None else self._named.tokenizer.end_id
 
     @cached_property
-    def start(self) -> Start:
+    def start(self) -> StartToken:
         """The token before the first one of a document."""
-        from lm.hf.first_token import ENDS, Start, start_of
+        from lm.hf.first_token import ENDS, StartToken, start_of
 
         tokenizer, starts = self._named.tokenizer, self._loading.starts
         if self.own is not None:
-            return Start(str(tokenizer.end_of_text), tokenizer.end_id, ENDS)
+            return StartToken(str(tokenizer.end_of_text), tokenizer.end_id, ENDS)
         return start_of(self.folder, tokenizer, starts.get(self.given.arm, starts.get("")))
 
     def identity(self) -> dict[str, Any]:

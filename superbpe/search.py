@@ -52,7 +52,7 @@ class Found:
     about: dict[str, Any]
 
 
-class Search:
+class MergeSearch:
     """The search for merges: passes over the corpus with thresholds, and the merge loop."""
 
     def __init__(

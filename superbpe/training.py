@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from superbpe.passes import Local, Runner
 from superbpe.rules import PRESETS, Rules
-from superbpe.search import Found, Search
+from superbpe.search import Found, MergeSearch
 from superbpe.sources import opened
 from superbpe.start import Start, resolve_start
 from tokenizer.corpus.seen import KEY, Recorder
@@ -91,7 +91,7 @@ def train_superbpe(
         if value is not None:
             check_whole(name, value, 1, 2**63 - 1)
     start = resolve_start(tokenizer, rules, vocab_size, transition, transition_merges, keep_ids=keep_ids)
-    search = Search(
+    search = MergeSearch(
         start,
         tie_break=tie_break,
         threads=thread_count(threads),

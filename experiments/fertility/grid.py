@@ -126,7 +126,7 @@ def grid(
 
 
 @dataclass(frozen=True)
-class Trainer:
+class GridTrainer:
     """Trains on the training split of a corpus, and keeps the results in a folder, so that a command can resume.
 
     Attributes:

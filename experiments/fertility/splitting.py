@@ -63,7 +63,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Overlap:
+class SharedText:
     """Text by which tokenizers are chosen that occurs in the training text.
 
     Attributes:
@@ -78,7 +78,7 @@ class Overlap:
 
 
 @dataclass(frozen=True)
-class Division:
+class TextSplit:
     """A text in three parts.
 
     Attributes:
@@ -92,10 +92,10 @@ class Division:
     corpus: Corpus
     selection: Corpus
     identity: Identity
-    overlap: Overlap
+    overlap: SharedText
 
 
-def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: Progress | None = None) -> Division:
+def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: Progress | None = None) -> TextSplit:
     """Divide a text, and write the documents to choose by.
 
     Whole sources are held out if a field names enough of them; otherwise a hash of each document decides. Near
@@ -126,8 +126,8 @@ def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: P
     if not path.exists() or record != {**facts, **record, "checksum": checksum(path, again=True)}:
         overlap = _write(corpus, path, share, progress)
         write_sealed(path.with_suffix(".json"), {**facts, "overlap": asdict(overlap), "checksum": checksum(path)})
-    overlap = Overlap(**_record(path)["overlap"])
-    return Division(corpus, Corpus(CorpusConfig(paths=[str(path)], source_field="source")), identity, overlap)
+    overlap = SharedText(**_record(path)["overlap"])
+    return TextSplit(corpus, Corpus(CorpusConfig(paths=[str(path)], source_field="source")), identity, overlap)
 
 
 def check_folder(folder: Path, text: Corpus) -> None:
@@ -204,7 +204,7 @@ def held_out_sources(sizes: Mapping[str, int], share: float) -> set[str]:
     return held_out
 
 
-def _write(corpus: Corpus, path: Path, share: float, progress: Progress | None) -> Overlap:
+def _write(corpus: Corpus, path: Path, share: float, progress: Progress | None) -> SharedText:
     test = Corpus(replace(corpus.config, heldout_sample=TEST_SHARE))
     tested = {hashlib.sha256(text.encode()).digest() for _, text in documents_by_origin(test, "heldout")}
     tick = Throttle(progress, "bytes held out")
@@ -233,4 +233,4 @@ def _write(corpus: Corpus, path: Path, share: float, progress: Progress | None) 
             if not left_out:
                 file.write(json.dumps({"text": text, "source": source}).encode() + b"\n")
     shared = found.shared[~near].sum() / max(found.words[~near].sum(), 1)
-    return Overlap(int(near.sum()), float(shared))
+    return SharedText(int(near.sum()), float(shared))

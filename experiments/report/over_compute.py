@@ -25,7 +25,7 @@ from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from lm.bits import bits
-from lm.evaluate.bits_per_byte import KIND, SOURCE, Units
+from lm.evaluate.bits_per_byte import KIND, SOURCE, SamplingUnits
 from lm.evaluate.comparison import eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import training_flops
@@ -237,7 +237,7 @@ def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance:
     chosen = assumptions(settings)
     check_weights(sources, chosen.weights)
     # Nothing says which of the columns are kinds of text, so all are drawn from the same text.
-    units = Units.of(sizes, sources, chosen.weights)._replace(strata=np.zeros(len(sizes), np.int64))
+    units = SamplingUnits.of(sizes, sources, chosen.weights)._replace(strata=np.zeros(len(sizes), np.int64))
     compared = Study(arms, units, SOURCE, tolerance or BudgetConfig.tolerance, EvalConfig().confidence)
     _write(Reporter(), out, path, compared, "", chosen, None)
 

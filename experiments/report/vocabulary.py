@@ -49,7 +49,7 @@ class Side:
     source: str
     tokenizer: Tokenizer
     tokens: tokens.Tokens
-    encoded: measures.Encoded | None
+    encoded: measures.EncodedText | None
     measured: measures.Measures | None
     occurrences: residues.Occurrences | None
 
@@ -303,7 +303,7 @@ def _residues(one: Side) -> dict[str, Any] | None:
     return {"n": len(ids), "measured": int(found.measured.sum()), "least": least, "most_alone": most, "rows": rows}
 
 
-def _around(encoded: measures.Encoded, place: int, n_bytes: int) -> list[str]:
+def _around(encoded: measures.EncodedText, place: int, n_bytes: int) -> list[str]:
     """The text before and after some bytes, in their document."""
     ends, end = encoded.byte_ends, place + n_bytes
     document = int(np.searchsorted(ends, place, side="right"))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from lm.data.shard_writer import Encoded, ShardWriter, Writer
+from lm.data.shard_writer import EncodedBatch, ShardWriter, Writer
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, needs_extra
 
@@ -77,7 +77,7 @@ class _TokenWriter(_ForeignWriter):
         self._file.write(self._header())
         return self._path.name
 
-    def _append(self, encoded: Encoded) -> None:
+    def _append(self, encoded: EncodedBatch) -> None:
         assert self._file is not None
         self._ends.append(encoded.ends + self._tokens)
         self._tokens += len(encoded.stream)
@@ -238,7 +238,7 @@ class DatasetsWriter(_ForeignWriter):
         )
         return name
 
-    def _append(self, encoded: Encoded) -> None:
+    def _append(self, encoded: EncodedBatch) -> None:
         ids = np.append(encoded.stream[1:], encoded.stream[:1]).view(np.int32)
         offsets = np.append(0, encoded.ends).astype(np.int32)
         documents = self._arrow.ListArray.from_arrays(offsets, ids)

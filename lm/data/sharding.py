@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.data.shard_writer import Encoded, ShardWriter
+from lm.data.shard_writer import EncodedBatch, ShardWriter
 from lm.data.shards import Shards
 from tokenizer._native import Batch
 from tokenizer.durable import new_folder, partial_name, remove_folder, sync
@@ -266,7 +266,7 @@ def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, docum
             tokens = shards.tokens(span.start, span.stop).astype(writer.encoder.dtype)
             covered = None if shards.covered_bytes is None else shards.covered_bytes[span]
             sizes, normalized = shards.document_bytes[one], shards.normalized_bytes[one]
-            writer.add(Encoded(tokens, np.array([len(tokens)]), sizes, normalized, covered))
+            writer.add(EncodedBatch(tokens, np.array([len(tokens)]), sizes, normalized, covered))
         writer.finish()
 
 

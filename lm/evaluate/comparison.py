@@ -429,7 +429,7 @@ def aggregate(runs: Runs) -> dict[str, Any]:
     }
 
 
-def percent_change(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+def percent_difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """Difference of b to a in percent of a: what every comparison of losses is about."""
     return 100 * (b / a - 1)
 
@@ -466,7 +466,7 @@ class _Losses(NamedTuple):
         used.append(self.bits[0] if self.smaller is None else self.smaller)
 
         def difference(ratios: NDArray[np.float64]) -> NDArray[np.float64]:
-            change = percent_change(*ratios[:2])
+            change = percent_difference(*ratios[:2])
             if self.trade is None:
                 return change
             e_folds = self.trade.e_folds[j] - self.trade.e_folds[i]

@@ -36,7 +36,7 @@ _TOKENS_PLANNED = 1 << 16
 
 
 @dataclass
-class Scores:
+class NatSums:
     """Sums of nats and context statistics; see `lm.evaluate.bits_per_byte.Evaluation`.
 
     Scores of disjoint sets of documents add up exactly: floats are per document, and sums over documents are integers.
@@ -56,7 +56,7 @@ class Scores:
     totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))
 
     @classmethod
-    def zeros(cls, shards: Shards) -> Scores:
+    def zeros(cls, shards: Shards) -> NatSums:
         """Scores of no documents yet."""
         n, n_tokens = shards.n_documents, shards.n_tokens - shards.n_documents
         return cls(np.zeros(n), np.zeros(n), np.zeros(n_tokens, np.float32), np.zeros(shards.vocab_size, np.int64))
@@ -76,7 +76,7 @@ def score_documents(
     min_context_bytes: int = 0,
     progress: Progress | None = None,
     note: Callable[[str], object] | None = None,
-) -> Scores:
+) -> NatSums:
     """Score all documents.
 
     Args:
@@ -90,7 +90,7 @@ def score_documents(
         note: Likewise.
     """
     world = current()
-    scores = Scores.zeros(shards)
+    scores = NatSums.zeros(shards)
     with _in_evaluation(model), world.together():
         forward = model if isinstance(model, ScorableModel) else Forward(model, shards.eos_id)
         finish: Callable[[], None] | None = None
@@ -128,14 +128,14 @@ def _in_evaluation(model: Transformer | ScorableModel) -> Iterator[None]:
         model.train(training)
 
 
-def _sum_over_processes(scores: Scores, device: torch.device) -> Scores:
+def _sum_over_processes(scores: NatSums, device: torch.device) -> NatSums:
     place = device if dist.get_backend() == "nccl" else torch.device("cpu")
     summed = []
     for array in scores.arrays():
         tensor = torch.from_numpy(array).to(place)
         dist.all_reduce(tensor)
         summed.append(tensor.cpu().numpy())
-    return Scores(*summed)
+    return NatSums(*summed)
 
 
 def _groups(shards: Shards) -> Iterator[range]:
@@ -157,7 +157,7 @@ def _queue(
     batch_tokens: int,
     min_context_bytes: int,
     group: range,
-    scores: Scores,
+    scores: NatSums,
 ) -> Callable[[], None]:
     """Queue the forward passes of one group; return a function that adds its scores, every target exactly once."""
     sequences: list[NDArray[np.int64]] = []

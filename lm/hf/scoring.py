@@ -18,7 +18,7 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lm.hf.first_token import Start
+    from lm.hf.first_token import StartToken
     from tokenizer.interface import TokenizerLike
 
 _CONVERTED = 2**24
@@ -62,7 +62,7 @@ class PretrainedModel(ScorableModel):
         UserError: If the model has too few rows.
     """
 
-    def __init__(self, model: Any, tokenizer: TokenizerLike, start: Start, end_id: int | None) -> None:
+    def __init__(self, model: Any, tokenizer: TokenizerLike, start: StartToken, end_id: int | None) -> None:
         self._model = model.eval()
         self.tokenizer_sha256, self.vocab_size = tokenizer.sha256, tokenizer.vocab_size
         self.start_id, self.starts_windows, self.end_id = start.id, start.everywhere, end_id
@@ -131,7 +131,7 @@ class PretrainedModel(ScorableModel):
         return layers(input_ids=inputs, **options | {"use_cache": True}).past_key_values
 
     def _after_start(self, ids: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs, and indices into the flattened ones, after `Start.before` in every row."""
+        """Inputs, and indices into the flattened ones, after `StartToken.before` in every row."""
         if not len(self._before):
             return ids, places
         rows = torch.div(places, ids.shape[1], rounding_mode="floor")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from lm.evaluate.comparison import percent_change
+from lm.evaluate.comparison import percent_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ class Place(NamedTuple):
 
     def change(self, reference: Floats, arm: Floats) -> Floats:
         """The arm's bits per byte against the reference's there, in percent, from those of each budget."""
-        return percent_change(self.read(0, reference, self.reference), self.read(1, arm, self.arm))
+        return percent_difference(self.read(0, reference, self.reference), self.read(1, arm, self.arm))
 
     def read(self, which: int, losses: Floats, flops: float) -> Floats:
         """Bits per byte at a budget of the reference (0) or the arm (1), from those of each measured budget."""

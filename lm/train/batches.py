@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lm.model.device import upload
-from lm.model.segments import Segments
+from lm.model.segments import PackedSegments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ class MicroBatch(NamedTuple):
 
     ids: Tensor
     targets: Tensor
-    segments: Segments
+    segments: PackedSegments
 
 
 class Batch(NamedTuple):
@@ -103,5 +103,5 @@ def _packed(rows: Sequence[NDArray[np.int64]], eos_id: int | None, device: torch
     return MicroBatch(
         upload(torch.from_numpy(ids), device),
         upload(torch.from_numpy(targets), device),
-        Segments.of(lengths, device),
+        PackedSegments.of(lengths, device),
     )

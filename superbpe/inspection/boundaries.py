@@ -36,7 +36,7 @@ _CLASSES = {
 _NUMBER, _GROUP, _CHARACTER = 1, 2, 4
 
 
-class Counts(NamedTuple):
+class UnitCounts(NamedTuple):
     """Counts by document, int64 [n_documents] each.
 
     Attributes:
@@ -67,13 +67,13 @@ class Units:
 
     words: Ints
     word_of: Indices
-    counts: Counts
+    counts: UnitCounts
     ends: Ints
     numbers: Ints
     groups: Ints
     flags: npt.NDArray[np.uint8]
 
-    def cut(self, token_ends: Ints) -> Counts:
+    def cut(self, token_ends: Ints) -> UnitCounts:
         """Count what tokens cut."""
         flags = self.flags[token_ends]
         at = _distinct(token_ends[(flags & _NUMBER) > 0])
@@ -86,7 +86,7 @@ class Units:
         for _ in range(3):  # back to the first of at most four bytes
             character = character - ((self.flags[character] & _CHARACTER) > 0)
         split = _distinct(self.words_cut(token_ends))
-        return Counts(
+        return UnitCounts(
             _by_document(self.words[split, 0], self.ends),
             _by_document(self.numbers[grouped], self.ends),
             _by_document(_distinct(character), self.ends),
@@ -192,7 +192,7 @@ def find_units(data: npt.NDArray[np.uint8], ends: Ints) -> Units:
     return Units(
         words=words,
         word_of=word_of,
-        counts=Counts(*counts),
+        counts=UnitCounts(*counts),
         ends=ends,
         numbers=starts,
         groups=(lengths - 1) // 3,

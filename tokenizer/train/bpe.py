@@ -304,7 +304,7 @@ def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
 
 def _merge(
     counts: PretokenCounts,
-    segments: Segments,
+    segments: Segmentation,
     n_merges: int,
     rules: dict[str, Any],
     special_tokens: Sequence[str],
@@ -332,7 +332,7 @@ def _merge(
     return trained
 
 
-class Segments(NamedTuple):
+class Segmentation(NamedTuple):
     """Tokens by rank, and all pretokens as ranks of tokens, concatenated with offsets."""
 
     tokens: list[bytes]
@@ -340,14 +340,14 @@ class Segments(NamedTuple):
     offsets: npt.NDArray[np.int64]
 
 
-def segment(counts: PretokenCounts, start: Tokenizer | None) -> Segments:
+def segment(counts: PretokenCounts, start: Tokenizer | None) -> Segmentation:
     """Segment pretokens into the tokens of `start`, or into bytes.
 
     Encoding a pretoken gives the state that training leaves it in, so the merge loop can continue from there.
     """
     if start is None:
         rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint8)
-        return Segments([bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets)
+        return Segmentation([bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets)
     uncut = Tokenizer(
         Definition(
             byte_ids=start.byte_ids,
@@ -362,7 +362,7 @@ def segment(counts: PretokenCounts, start: Tokenizer | None) -> Segments:
     rank_of_id = np.zeros(start.vocab_size, dtype=np.uint32)
     rank_of_id[by_rank] = np.arange(len(by_rank))
     ids, offsets = uncut.encode_batch(_native.Batch.from_buffers(counts.data, counts.offsets))
-    return Segments([start.vocab[i] for i in by_rank], rank_of_id[ids], offsets)
+    return Segmentation([start.vocab[i] for i in by_rank], rank_of_id[ids], offsets)
 
 
 def _forced_ranks(forced_tokens: Sequence[str]) -> npt.NDArray[np.uint32]:
@@ -376,7 +376,7 @@ def _forced_ranks(forced_tokens: Sequence[str]) -> npt.NDArray[np.uint32]:
 
 
 def _times_applied(
-    forced: npt.NDArray[np.uint32], counts: PretokenCounts, segments: Segments
+    forced: npt.NDArray[np.uint32], counts: PretokenCounts, segments: Segmentation
 ) -> npt.NDArray[np.uint64]:
     """Number of times each forced merge applies to the text: for its token, and for each token that contains it."""
     times = np.zeros(256 + len(forced), np.uint64)
