@@ -220,7 +220,9 @@ def add_text(options: argparse.ArgumentParser) -> None:
 
 def add_text_settings(options: argparse._ActionsContainer) -> None:
     """Add the arguments that say how text is read."""
-    options.add_argument("--format", choices=("txt", "jsonl", "json", "csv", "parquet", "arrow"), help="(by its name)")
+    from tokenizer.corpus.config import FORMATS  # loads NumPy
+
+    options.add_argument("--format", choices=FORMATS, help="(by its name)")
     options.add_argument("--field", default="text", help="field of a record that holds the text (%(default)s)")
     options.add_argument("--separator", help="string between the documents of a .txt file, such as '\\n\\n'")
     options.add_argument("--cache", metavar="FOLDER", help="keep what is read of URLs here, so that it is fetched once")

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,14 +18,15 @@ from experiments.cli import main
 from experiments.compose import load
 from experiments.config import part
 from experiments.fertility import choice, search
-from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin
+from experiments.fertility.choosing import Candidate, Contender, cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, grid
 from experiments.fertility.losses import Loss
 from experiments.fertility.measures import Measure
 from experiments.fertility.splitting import divide, held_out_sources
 from experiments.fertility.tallies import Documents
-from lm.evaluate.deployment import serving_cost
+from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
+from superbpe.inspection.boundaries import UnitCounts
 from tests import other_tokenizers, texts
 from tests.properties import quick_first
 from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
@@ -306,6 +308,29 @@ def test_a_saving_counts_beyond_what_other_training_text_would_change():
     assert margin([-0.2] * 4) == 0.005
     every = [priced_at("ref", 1.0, relative=Measure(1.0)), priced_at("a", 0.96)]
     assert [list(finalists(every, least)) for least in (0.029, 0.031)] == [["ref", "a"], ["ref"]]
+
+
+def test_prices_are_relative_on_common_documents_and_supported_with_their_reference():
+    documents = Documents(np.full(40, 100), np.ones(40, int), [], np.arange(40, dtype=np.uint64))
+    none, half = np.zeros(40, bool), np.arange(40) % 2 == 0
+
+    def contender(tokens, measured, last_count):
+        tokenizer = SimpleNamespace(vocab_size=500, superword_ids=list)
+        counted = {"changed": none, "lost": none, "located": none, "cut": UnitCounts(*[none] * 3)}
+        tally = SimpleNamespace(tokenizer=tokenizer, tokens=tokens, measured=measured, units=counted["cut"], **counted)
+        return Contender(tally, "bpe", last_count)
+
+    curve = cost_curve(Deployment(), 500)
+    for last_counts, supported in (((10, 10), True), ((9, 10), False), ((10, 9), False)):
+        ref, other = (
+            contender(tokens, measured, last_count)
+            for tokens, measured, last_count in zip(
+                (np.where(half, 25, 0), np.where(half, 20, 90)), (half, ~none), last_counts, strict=True
+            )
+        )
+        _, priced = price({"ref": ref, "other": other}, dict.fromkeys(("ref", "other"), "ref"), documents, Deployment())
+        assert priced.relative.value == pytest.approx(curve(0.2) / curve(0.25))
+        assert priced.supported is supported
 
 
 def test_finalists_are_of_one_size_and_supported_by_the_text():

@@ -97,7 +97,7 @@ def test_steps_of_equal_tokens(shards, monkeypatch, blocks, n_rows):
     monkeypatch.setattr("lm.data.rows._BLOCK_BYTES", shards.n_bytes // blocks)
     options = {"context_bytes": 400 // n_rows, "rows_per_step": n_rows}
     usual = make(shards, **options)
-    for share in (0.6, 1.0, 1.15):
+    for share in (0.6, 1.0, 1.15, 2.0):
         rows = make(shards, **options, tokens_per_step=share * usual.tokens_per_step)
         assert rows.mean_rows == pytest.approx(n_rows * share)
         steps = int(0.7 * shards.n_bytes / 400 / max(1, share))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from lm.evaluate.bits_per_byte import Grouping
+from lm.evaluate.bits_per_byte import Grouping, sampling_units
 from lm.evaluate.comparison import Further, aggregate, compare, compare_all, eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import t_quantile
@@ -103,6 +103,9 @@ def test_copies_of_a_document_are_no_evidence(copies, cluster):
         alone = compare(*runs(np.arange(n), weights))
         assert (compared.percent, compared.n_clusters) == (pytest.approx(alone.percent), n)
         assert compared.interval == pytest.approx(alone.interval)
+    else:  # a copy in another source counts for the source of the first one
+        hashes, source = np.array([5, 5, 6], np.uint64), np.array([1, 0, 0], np.int32)
+        assert sampling_units(hashes, source).tolist() == [1, 1, 0]
 
 
 def test_few_or_unequal_sources_are_not_replaced_by_documents():
@@ -119,6 +122,7 @@ def test_few_or_unequal_sources_are_not_replaced_by_documents():
     assert compare(*runs(np.random.default_rng(3), 1, n=80, index=unequal)).effective_clusters == pytest.approx(32 / 9)
     (a,), (b,) = runs(np.random.default_rng(3), 1, index=index)
     assert compare(*(with_config(e, cluster="document") for e in (a, b))).cluster == "document"
+    assert with_config(a, cluster="source").only(index == 0).cluster()[0] == "document"  # of a single source
     nowhere = dataclasses.replace(with_config(a, cluster="source"), groups={})
     with pytest.raises(UserError, match="source_field"):
         nowhere.summary()
