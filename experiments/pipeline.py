@@ -161,7 +161,7 @@ def _models(
 ) -> Outcome:
     """Make the models, their scores and the report."""
     from experiments.findings import terminal
-    from experiments.findings.compared import compare_arms
+    from experiments.findings.compared import compare_rungs
     from experiments.stages import evaluate, luck, plan, tuning
     from experiments.stages.model_tasks import place
     from lm.evaluate.comparison import FEWEST_SEEDS
@@ -196,7 +196,7 @@ def _models(
     lucks = {}
     if config.eval.tokenizer_luck and len(arms) > 1 and config.lm.n_seeds >= FEWEST_SEEDS:
         lucks = luck.measure(context, text, arms, encoded, documents)
-    results = compare_arms(
+    results = compare_rungs(
         context, text, encoded, models, scores, config.budget, config.deployment, tuning=chosen, luck=lucks
     )
     largest = config.lm.all_sizes[-1]

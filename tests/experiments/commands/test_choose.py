@@ -19,7 +19,7 @@ from experiments.compose import load
 from experiments.config import part
 from experiments.fertility import choice, search
 from experiments.fertility.choosing import Candidate, Contender, cost_curve, finalists, margin, price
-from experiments.fertility.grid import Cell, grid
+from experiments.fertility.grid import Cell, Trained, grid
 from experiments.fertility.losses import Loss
 from experiments.fertility.measures import Measure
 from experiments.fertility.splitting import divide, held_out_sources
@@ -331,6 +331,15 @@ def test_prices_are_relative_on_common_documents_and_supported_with_their_refere
         _, priced = price({"ref": ref, "other": other}, dict.fromkeys(("ref", "other"), "ref"), documents, Deployment())
         assert priced.relative.value == pytest.approx(curve(0.2) / curve(0.25))
         assert priced.supported is supported
+
+
+def test_the_last_count_is_the_least_that_weights_leave(monkeypatch):
+    config = SimpleNamespace(weights={"a": 1.0, "b": 3.0})
+    trainer = SimpleNamespace(corpus=SimpleNamespace(config=config))
+    found = search.GridSearch(trainer, None, None, None, "gpt2")
+    monkeypatch.setattr(found, "tally", lambda _: [None])
+    found.add({"x": Trained(None, np.array([90, 29]))})
+    assert found.contenders["x"].last_count == 9
 
 
 def test_finalists_are_of_one_size_and_supported_by_the_text():
