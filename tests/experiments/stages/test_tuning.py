@@ -81,9 +81,9 @@ def test_a_factor_that_diverges_is_not_chosen(tiny, tmp_path, capsys):
 
 def test_tuning_runs_warm_up_for_the_same_share_as_the_models(monkeypatch):
     monkeypatch.setattr(tuning, "plan_rung", lambda _model, config, _budget, arms: dict.fromkeys(arms, config))
-    config = load([*TUNED, "lm.train.warmup_steps=100", "budget.train_bytes=81920"])
+    config = load([*TUNED, "lm.train.warmup_steps=20", "budget.train_bytes=163840"])
     (job,) = tuning._jobs({"bpe": SimpleNamespace(label="bpe")}, None, config.lm, config.budget, None)
-    assert (job.config.train_bytes, job.config.warmup_steps) == (8192, 10)
+    assert (job.config.train_bytes, job.config.warmup_steps) == (8192, 1)
 
 
 def test_mistakes_are_found_before_training(tiny_module, tmp_path):
