@@ -200,7 +200,7 @@ def compare_runs(
         runs: Folders of runs or sweeps.
         reference: Label of the tokenizer with which the others are compared; None for the first BPE.
         artifacts: Folder to which the runs' artifacts were moved; None if they are where the runs made them.
-        tolerance: Accepted relative difference of equal budgets; None for that of the runs.
+        tolerance: Accepted relative difference of equal budgets; None for the runs' own.
         out: Folder for the page and its numbers; None to write nothing.
 
     Raises:
@@ -218,7 +218,7 @@ def compare_runs(
         deployment = deployment_of(done[0])
     except UserError as error:  # it may be in a configuration folder of the run
         deployment = Deployment()
-        notes.append(f"the run's own deployment, so training FLOPs if deployed are those of the default ({error})")
+        notes.append(f"the run's own deployment, so training FLOPs if deployed assume the default ({error})")
     result, left_out = combining.combine(done, reference, artifacts, tolerance=tolerance, deployment=deployment)
     notes += left_out
     notes += [f"{run.folder}: {_WHY.get(run.status, run.status)}{shorten(run.error or '', 300)}" for run in others]

@@ -100,7 +100,7 @@ class Loading:
     starts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def place(self) -> torch.device:
-        """Return the device of models; of those that are spread over all GPUs, that of their inputs."""
+        """Return the device of models; for models that are spread over all GPUs, the device of their inputs."""
         import torch
 
         from lm.model.device import resolve_device
@@ -306,7 +306,7 @@ def score_models(
     The same call resumes after an interruption, and scores only models, texts and settings that are new.
 
     Args:
-        models: The models. Those of one arm with equal budgets are its seeds, in order. The first arm is the reference.
+        models: The models. Those of an arm with equal budgets are its seeds, in order. The first arm is the reference.
         text: The text; its held-out split is scored (`CorpusConfig.heldout_paths`).
         out: Folder for the page, its numbers, and the record that `compare_runs` reads.
         loading: How models are loaded.

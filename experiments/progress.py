@@ -250,5 +250,5 @@ class Reporter:
 
 
 def quiet() -> Reporter:
-    """A reporter that shows nothing; errors and warnings are those of Python."""
+    """A reporter that shows nothing; errors and warnings appear as Python shows them."""
     return Reporter(_HarmlessConsole(quiet=True))

@@ -47,7 +47,7 @@ def train_superbpe(
 
     Args:
         tokenizer: phase 1: plain BPE with at least as many merges as the transition keeps, of any pattern and unit
-            (`superbpe.rules.PHASE1` lists those of each preset). If its ids follow another layout than ours, as in most
+            (`superbpe.rules.PHASE1` lists each preset's). If its ids follow another layout than ours, as in most
             imported tokenizers, it is cut at the transition (`Tokenizer.cut`), and superwords get the ids after its
             special tokens.
         text: phase 1's text or another: anything that `count_pretokens` takes, apart from counts. It is read several

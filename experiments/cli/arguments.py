@@ -79,7 +79,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help; unlike that of `argparse`, not without an error if it cannot be written."""
+        """Print the help; unlike `argparse`, with an error if it cannot be written."""
         help_ = self.format_help()
         if code := exit_code(lambda: console.print(help_, end="", soft_wrap=True, markup=False)):
             self.exit(code)
@@ -274,7 +274,7 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
     """Return the documents of these paths, read as the arguments say.
 
     Args:
-        arguments: Those of `add_text_settings`.
+        arguments: They include what `add_text_settings` adds.
         paths: Files, folders and globs.
         settings: Further settings of `CorpusConfig`.
     """
@@ -328,7 +328,7 @@ def open_sources(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpu
     """Return the documents of entries [NAME=]PATH[:WEIGHT], of which NAME is the source.
 
     Args:
-        arguments: Those of `add_text_settings`, and optionally `source_field`.
+        arguments: They include what `add_text_settings` adds, and optionally `source_field`.
         entries: The entries.
 
     Raises:
@@ -462,7 +462,7 @@ def named(entry: str) -> tuple[str | None, str]:
 
 
 def tokenizers_of(entries: Sequence[str]) -> dict[str, str]:
-    """Tokenizers by name: NAME of NAME=PATH, or that of the artifact's arm, of the folder or of the file.
+    """Tokenizers by name: NAME of NAME=PATH, or the name of the artifact's arm, the folder or the file.
 
     Raises:
         UserError: Two tokenizers have the same name.

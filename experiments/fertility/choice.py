@@ -174,7 +174,7 @@ def choose_tokenizers(
             pattern and the same size.
         sizes: Sizes of the vocabulary; None for 8k, 16k, 32k and 64k, and larger ones while they are cheaper and the
             text supports them.
-        patterns: Patterns of phase 1; None for `PATTERNS`, and those of the presets.
+        patterns: Patterns of phase 1; None for `PATTERNS` and the presets' own.
         presets: Presets of superwords; None for `PRESETS_TRIED`.
         transitions: Where superwords start: shares of the vocabulary, numbers of tokens, or `auto`; None for 0.8 and
             0.9, and lower ones, to 0.4, while they are cheaper.

@@ -178,7 +178,7 @@ def measure_fertility(
 def _reads(
     arms: Mapping[str, Pretrained], training: Mapping[str, Corpus], progress: Progress | None
 ) -> dict[str, Read | None]:
-    """The record of the training text of each tokenizer, by name: its own, or that of `training`, read once."""
+    """The record of the training text of each tokenizer, by name: its own, or the record of `training`, read once."""
     recorded: dict[int, Read] = {}
     for text in training.values():
         if id(text) not in recorded:

@@ -106,7 +106,7 @@ def grid(
     A preset is combined with its own unit and pattern of phase 1, unless patterns are chosen.
 
     Args:
-        patterns: Patterns of phase 1 for BPE and superwords; None for `default_patterns`, and those of the presets.
+        patterns: Patterns of phase 1 for BPE and superwords; None for `default_patterns` and the presets' own.
         presets: Presets of phase 2.
         transitions: Numbers of tokens, shares of the vocabulary, or `auto`.
         sizes: Sizes of the vocabulary.
@@ -148,7 +148,7 @@ class GridTrainer:
         Args:
             cells: The tokenizers.
             quarter: Number of a quarter of the text to train on, from 0 to 3; None for all of it. The quarters are
-                disjoint, so differences between them are those of the training text alone.
+                disjoint, so they differ in the training text alone.
         """
         trained: dict[str, Trained] = {}
         for cell in cells:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ALL, KIND, SOURCE, SCRIPT = "all", "kind", "source", "script"
 """How documents are grouped. The kind of text is the part of a source's name before a colon: `code: python`."""
 _NAMING = ("source_field", "kind_field", "kinds")
-"""Settings that give sources other names than those of `Corpus.by_source`."""
+"""Settings that give sources other names than `Corpus.by_source` does."""
 _BATCH_BYTES = 1 << 20
 """Text that is in memory at once, per thread, with its words and its tokens, unless a document is longer."""
 MOST_SOURCES = 50
@@ -158,7 +158,7 @@ class Tally:
         self._lock = threading.Lock()
 
     def add(self, batch: Batch, first: int, units: Units | None = None) -> None:
-        """Count the tokens of a batch whose first document has index `first`; `units` are those of the batch."""
+        """Count the tokens of a batch whose first document has index `first`; `units` are the batch's."""
         chosen = np.flatnonzero(self.measured[first : first + len(batch)])
         if len(chosen) < len(batch):
             batch = Batch.from_texts([batch.text(i) for i in chosen.tolist()])

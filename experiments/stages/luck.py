@@ -64,7 +64,7 @@ class Halves(NamedTuple):
         weights: The weight of each of `corpus.sources`; [1] without them.
         source: int64[n_documents], index into `weights`.
         first: bool[SPLITS, n_documents], whether a document is in the first half of a division.
-        share: Bytes of the documents over those of the whole text.
+        share: Bytes of the documents over the bytes of the whole text.
         effective: Effective number of the parts that stay whole.
     """
 
@@ -144,7 +144,7 @@ def _portion(
 
 
 def recipe_of(arm: Arm, tokenizer: Any, text: Text) -> Arm | None:
-    """The recipe of an arm: its own, or that of a file that `superbpe choose` trained on this text.
+    """The recipe of an arm: its own, or how `superbpe choose` trained its file on this text.
 
     None for other files and repositories, whose recipe or text is unknown, for bytes, which have no merges, and for
     balanced sources, whose translations would be divided, too.

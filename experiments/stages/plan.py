@@ -32,7 +32,7 @@ DEFAULT_DEPLOYMENT = Deployment()
 class Amounts:
     """Size of a training run, in every quantity that a budget mode can equalize.
 
-    `deployed_flops` are those of training the deployed model on the same text.
+    `deployed_flops` would train the deployed model on the same text.
     """
 
     bytes: float

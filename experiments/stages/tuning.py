@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lm.train.config import TrainConfig
 
 MOST_FURTHER = 3
-"""Most factors that are tried beyond those of `lm.tune_rates`, while the best one is at the end."""
+"""Most factors that are tried beyond `lm.tune_rates`, while the best one is at the end."""
 _SHARE = 4
 """Tuning runs read this fraction of the text of the models unless `lm.tune_bytes` is set."""
 _SEED = 1_000_000
@@ -71,7 +71,7 @@ def _jobs(
     # The same share of the run as in the models, so that tuning does not favour the rates of a long warm-up.
     warmup = lm.train.warmup_steps
     warmup = None if warmup is None else round(warmup * n_bytes / max(budget.train_bytes, 1))
-    # Short runs may differ by more: they are only compared with those of the same arm.
+    # Short runs may differ by more: they are only compared with runs of the same arm.
     shorter = dataclasses.replace(budget, train_bytes=n_bytes, train_flops=None, ladder=[], tolerance=math.inf)
     try:
         config = dataclasses.replace(

@@ -25,7 +25,7 @@ def copies(url: str) -> Path:
     """Return the local folder of the artifacts in a bucket that this machine made or read.
 
     Raises:
-        UserError: If the URL is not that of a bucket, or the bucket cannot be reached.
+        UserError: If the URL is not a bucket's, or the bucket cannot be reached.
     """
     scheme, _, place = url.partition("://")
     if scheme not in ("s3", "gs") or not place or shown(url) != url or remote.has_magic(url):

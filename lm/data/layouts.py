@@ -219,7 +219,7 @@ class DatasetsWriter(_ForeignWriter):
 
     @classmethod
     def dtype(cls, vocab_size: int) -> str:
-        """uint32, whose bytes are those of int32."""
+        """uint32, with the same bytes as int32."""
         return "uint32"
 
     def _abandon(self) -> None:

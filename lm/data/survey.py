@@ -85,7 +85,7 @@ def survey(
 
 
 def joined(surveys: Iterable[Survey]) -> Survey:
-    """The survey of a corpus, given those of its parts, of which there is at least one."""
+    """The survey of a corpus, given the surveys of its parts, of which there is at least one."""
     sources: dict[str, int] = {}
     scripts: dict[str, int] = {}
     columns: list[tuple[NDArray[Any], ...]] = []

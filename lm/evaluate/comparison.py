@@ -59,7 +59,7 @@ class Eligibility(NamedTuple):
     """Tokenizers that take part in verdicts, and the documents that they are compared on.
 
     Attributes:
-        reasons: For each tokenizer, why it takes part in no verdict; empty if it does.
+        reasons: For each tokenizer, why it is left out of verdicts; empty if it is not.
         documents: bool[n_documents]: the documents that no tokenizer with a part in verdicts changes.
         note: A sentence about the other documents; empty if there are none.
         pooled: Names of the tokenizers whose variance between seeds is pooled; empty if none is.
@@ -82,7 +82,7 @@ def eligible(
     """Decide which tokenizers may take part in verdicts.
 
     A tokenizer that changes or loses text is scored on other text than the others, a model that is no better than a
-    uniform guess over bytes has learned nothing, and an arm whose models are those of an earlier arm is no further
+    uniform guess over bytes has learned nothing, and an arm that has the models of an earlier arm is no further
     comparison. They are measured and shown, and decide nothing. A tokenizer that
     changes few documents (`MOST_CHANGED`), as NFC does, takes part. All tokenizers are then compared without them.
 
@@ -90,9 +90,9 @@ def eligible(
         runs: For each tokenizer, an evaluation or one per seed, all of the same documents.
         names: Names of the tokenizers, for the reasons.
         one_recipe: For each tokenizer, whether it was trained by one family of recipes, so that its models' losses vary
-            between seeds like those of the others; None for none. With the reference and two others, their variances
+            between seeds like the others'; None for none. With the reference and two others, their variances
             are pooled.
-        reasons: For each tokenizer, another reason why it takes part in no verdict; empty if there is none.
+        reasons: For each tokenizer, another reason to leave it out of verdicts; empty if there is none.
 
     Raises:
         UserError: As for `compare`.
@@ -165,7 +165,7 @@ class Exchange:
 
     Attributes:
         smaller: The reference's models at a smaller budget, one per seed; empty if the rate is stated.
-        e_folds: ln of the FLOPs of the compared budget over those of the smaller one.
+        e_folds: ln of the FLOPs of the compared budget over the FLOPs of the smaller one.
         stated: The rate; None if it is measured between the two budgets.
     """
 
@@ -248,8 +248,8 @@ class Difference:
         effective_clusters: Number of units of equal size that would give the same precision.
         needed: Sample that would show a difference of 0.5 % (over budgets: the one at the largest, if that is larger)
             with a probability of 80 %; None without an interval.
-        pooled: Names of the arms over which the variance of seeds is pooled; empty if it is that of this pair alone.
-        barred: Why one of the two takes part in no verdict; empty if both do (`eligible`).
+        pooled: Names of the arms over which the variance of seeds is pooled; empty if it is this pair's alone.
+        barred: Why one of the two is left out of verdicts; empty if neither is (`eligible`).
     """
 
     confidence: float
@@ -411,7 +411,7 @@ def compare_all(
 
 
 def aggregate(runs: Runs) -> dict[str, Any]:
-    """Summary of one tokenizer's models: that of the first one, with losses averaged over the seeds.
+    """Summary of one tokenizer's models: the first one's, with losses averaged over the seeds.
 
     With several seeds, `seeds` holds the values and their standard deviation, and the interval is computed from seeds
     and documents as in `compare`.
@@ -435,7 +435,7 @@ def percent_difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArra
 
 
 class _Losses(NamedTuple):
-    """Losses of all arms on all units of sampling, or on those of a kind of text.
+    """Losses of all arms on all units of sampling, or on the units of a kind of text.
 
     Attributes:
         bits: For each arm, float64[n_seeds, n_units].
@@ -482,7 +482,7 @@ class _Losses(NamedTuple):
 
 
 def _measured(arms: Sequence[list[Evaluation]], trade: Trade | None = None) -> tuple[_Losses, dict[str, _Losses]]:
-    """Losses on all units of sampling, and on those of each kind of text, the largest first."""
+    """Losses on all units of sampling, and on the units of each kind of text, the largest first."""
     base = arms[0][0]
     smaller = [] if trade is None else list(trade.exchange.smaller)
     for arm in [*arms, smaller] if smaller else arms:

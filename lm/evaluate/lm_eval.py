@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class HarnessModel(LM):  # type: ignore[misc]
     """A model for `lm_eval.simple_evaluate(model=...)`. Every prompt begins a document.
 
-    Likelihoods are those of bytes, independent of the tokens; "greedy" means that each byte is the most probable one.
+    Likelihoods are of bytes, independent of the tokens; "greedy" means that each byte is the most probable one.
 
     Args:
         lm: The model.

@@ -174,7 +174,7 @@ def _queue(
         if covered.sum() != shards.spelled_bytes(document):
             raise UserError(
                 f"document {document} has {shards.spelled_bytes(document)} bytes, but its tokens have "
-                f"{covered.sum()}: these byte lengths are not those of the tokenizer that wrote {shards.folder}"
+                f"{covered.sum()}: these byte lengths do not belong to the tokenizer that wrote {shards.folder}"
             )
         for window in plan(before) if len(x) > 1 else ():
             targets = slice(window.first, window.last + 1)

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _CONVERTED = 2**24
 """Weights of a 16-bit head that a CPU converts to fp32 at a time, 64 MiB."""
 _COMPARED = 64
-"""Positions whose losses are compared with those of the model's own logits."""
+"""Positions whose losses are compared with the model's own logits."""
 _UNLIMITED = 2**20
 """Positions of a model whose configuration names no limit."""
 _ROPE_OF_LENGTH = ("dynamic", "longrope")
-"""Rotations that depend on the length of the text, so that keys of a cache are not those of a whole pass."""
+"""Rotations that depend on the length of the text, so that a cache has other keys than a whole pass."""
 _POSITIONS = (
     "max_position_embeddings",
     "n_positions",
@@ -44,7 +44,7 @@ class PretrainedModel(ScorableModel):
     """A causal language model of `transformers`.
 
     The layers run once, and the head in chunks and in fp32. The model's own code computes the logits of a chunk, so
-    that scales and caps are as in the model. The first losses are compared with those of a whole forward pass; if they
+    that scales and caps are as in the model. The first losses are compared with a whole forward pass; if they
     differ, whole forward passes are made, one row at a time.
 
     Args:

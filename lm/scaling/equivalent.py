@@ -58,8 +58,8 @@ class Place(NamedTuple):
     """Training FLOPs at the deployment at which the reference and an arm cost the same in total.
 
     Attributes:
-        reference: Those of the reference.
-        arm: Those of the arm.
+        reference: The reference's.
+        arm: The arm's.
         budgets: FLOPs of the measured budgets of both, at the deployment.
         rate: `Deployment.rate`, by which losses follow from those at the largest budgets; None for reading between
             measured budgets.
@@ -94,9 +94,9 @@ def place(
 
     Args:
         reference: Training FLOPs of the reference's budgets at the deployment, rising.
-        arm: Those of the arm.
-        rho: FLOPs of serving over those of training, of the reference.
-        relative_cost: Cost of serving the arm over that of the reference, in FLOPs per byte of the phase.
+        arm: The same of the arm.
+        rho: The reference's FLOPs of serving over its FLOPs of training.
+        relative_cost: Cost of serving the arm over the reference's, in FLOPs per byte of the phase.
         tolerance: Accepted relative difference of budgets.
         rate: `Deployment.rate`; with it, losses follow from those at the largest budgets.
     """

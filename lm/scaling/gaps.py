@@ -91,7 +91,7 @@ class Losses:
     Attributes:
         bits: float64[n_arms, n_budgets, n_seeds, n_units], scaled by `SamplingUnits.scale`.
         sizes: float64[n_units], scaled bytes of the units that have any.
-        pooled: For each arm, whether the variance of its seeds is pooled with that of the others.
+        pooled: For each arm, whether the variance of its seeds is pooled with the others'.
         strata: int64[n_units], as for `Ratio.of`.
     """
 

@@ -46,7 +46,7 @@ def orthogonalize(matrices: Tensor, steps: int = 5, dtype: torch.dtype | None = 
 class Muon(torch.optim.Optimizer):
     """Momentum, orthogonalized: every update of a matrix has singular values near 1.
 
-    The rules are those of `torch.optim.Muon` (Nesterov momentum, decoupled weight decay, step length
+    The rules are as in `torch.optim.Muon` (Nesterov momentum, decoupled weight decay, step length
     times sqrt(max(1, rows / columns))), which computes in bf16 whatever the device.
 
     Args:
@@ -92,7 +92,7 @@ class Muon(torch.optim.Optimizer):
 def orthogonalize_all(matrices: Sequence[Tensor], world: World) -> list[Tensor]:
     """Orthogonalize matrices, which is most of Muon's work; each process takes a share and broadcasts it.
 
-    Matrices of equal shape are one stack; on CPUs, the bits are those of one at a time.
+    Matrices of equal shape are one stack; on CPUs, the bits are as for one at a time.
     """
     share = range(world.rank, len(matrices), world.size)
     updates = [torch.empty_like(matrix) for matrix in matrices]

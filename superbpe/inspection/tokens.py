@@ -93,7 +93,7 @@ class Tokens:
             tokens that no merge produces.
         phase: int64: 1 or 2 for tokens that merges of that phase produce, 0 for all others.
         superword: tokens across pretokens with two or more words.
-        crossing: other tokens across pretokens, such as `.` with a line feed. Pretokens are those of `pretokens`.
+        crossing: other tokens across pretokens, such as `.` with a line feed. Pretokens are as in `pretokens`.
         kind: int64: index into `KINDS` for superwords; 0 for all others.
         partial: tokens that contain part of a UTF-8 character.
         special: special tokens.

@@ -126,7 +126,7 @@ class Corpus:
         return [self._states[path][0] for path, _ in self.files]
 
     def parts(self, split: Split = "train", target_bytes: int = PART_BYTES) -> list[Corpus]:
-        """The corpus in parts, as corpora: the documents of all parts, in order, are those of the corpus.
+        """The corpus in parts, as corpora, which together have its documents in order.
 
         Files are not cut, and small ones are combined. A dataset, and text with a budget (`max_bytes`), which depends
         on the order of the documents, are one part: the corpus itself.
@@ -194,7 +194,7 @@ class Corpus:
         return sum(size for size, _ in self._states.values())
 
     def part_identity(self) -> list[Any]:
-        """Identity of a part among those of this corpus, as JSON."""
+        """Identity of a part among the parts of this corpus, as JSON."""
         return [[str(path), *state] for path, state in self._states.items()]
 
     def batches(
@@ -240,7 +240,7 @@ class Corpus:
             raise UserError(self._why_empty(split))
 
     def files_of(self, split: Split) -> list[tuple[File, str] | None]:
-        """The files of a split, None for the dataset. With `heldout_paths`, those of "all" end with held-out files."""
+        """The files of a split, None for the dataset. With `heldout_paths`, "all" ends with the held-out files."""
         files: list[tuple[File, str] | None] = [None] if self.config.dataset else [*self.files]
         if self.config.heldout_paths and split != "train":
             files = [*(files if split == "all" else []), *self.heldout_files]

@@ -301,7 +301,7 @@ def split(
     if not 0 <= heldout_fraction < 1:
         raise UserError(f"heldout_fraction={heldout_fraction} must be at least 0 and below 1")
     shuffled = sorted(documents, key=lambda document: _order(document.text))
-    # A piece that is a whole source is drawn among those of its kind, a part of a language among those of the language.
+    # A piece that is a whole source is drawn among its kind, a part of a language within the language.
     groups: dict[str, Counter[str]] = defaultdict(Counter)
     for document in shuffled:
         if document.piece == document.source:

@@ -49,7 +49,7 @@ class Read(dict[str, Any]):
     def load(cls, record: Mapping[str, Any], path: Path | None) -> Read:
         """The record that a file has, with the hashes of another file; None or a missing file for none.
 
-        Hashes that are not those of the record are left out, with a warning.
+        Hashes that do not match the record are left out, with a warning.
 
         Raises:
             KeyError, TypeError, ValueError: the record is damaged.
@@ -158,7 +158,7 @@ class Answer(NamedTuple):
     """Whether training saw documents.
 
     Attributes:
-        seen: bool[n_documents], whether a document was found among those of the training text.
+        seen: bool[n_documents], whether a document was found in the training text.
         looked_up: Number of documents that could be looked up.
         files: Files that training cut into other documents, which cannot be looked up.
         unknown: Why it cannot be told whether training saw more than that; empty if it did not.

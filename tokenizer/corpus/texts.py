@@ -95,7 +95,7 @@ def batches(text: Any, *, field: str = "text", read: _Read = Corpus.batches) -> 
 
 
 def _is_arrow(text: object) -> bool:
-    """Whether a column or a table can be exported to Arrow (its PyCapsule interface), as those of pandas and polars."""
+    """Whether a column or a table can be exported to Arrow (its PyCapsule interface), as in pandas and polars."""
     return hasattr(text, "__arrow_c_array__") or hasattr(text, "__arrow_c_stream__")
 
 

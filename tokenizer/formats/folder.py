@@ -65,7 +65,7 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
     Args:
         tokenizer: the tokenizer to write.
         folder: created if missing.
-        config: content of `tokenizer_config.json`; None for that of `carried`.
+        config: content of `tokenizer_config.json`; None for what `carried` returns.
     """
     definition = tokenizer.definition
     beside = carried.carried(tokenizer)

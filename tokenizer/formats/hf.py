@@ -42,7 +42,7 @@ NEEDS_ENGINE = (
 )
 NEWER_TABLES = (
     "With `tokenizer.json`, `tokenizers` 1.0 gives other ids for about 4,700 characters that Unicode 17 added, because "
-    "its tables are newer than those of earlier versions."
+    "its tables are newer than in earlier versions."
 )
 
 
@@ -116,7 +116,7 @@ def taken_as_text(inside: Collection[str], special: Iterable[str], cut: Pattern)
 
     Args:
         inside: added tokens that the model's vocabulary lists.
-        special: those of them that are special.
+        special: the special ones among them.
         cut: the pattern.
     """
     for name in inside:

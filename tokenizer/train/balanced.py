@@ -120,7 +120,7 @@ class Balanced:
         n_merges: int,
         options: Mapping[str, Any],
     ) -> _native.BalancedResult:
-        """Merges of the balanced sources. `tokens` are those of all segments; `options` as for `_native.train_bpe`."""
+        """Merges of the balanced sources. `tokens` belong to all segments; `options` as for `_native.train_bpe`."""
 
         def with_counts(of: Mapping[str, PretokenCounts], segments: Sequence[Any]) -> list[Any]:
             return [(*cut[1:], counts.counts) for counts, cut in zip(of.values(), segments, strict=True)]

@@ -79,7 +79,7 @@ def train_bpe(
         forced_tokens: strings that become tokens by the first merges, whatever their counts
             (`tokenizer.train.forced.forced_merges`). Each must lie within one pretoken. Not with `start`.
         parallel: field whose values are equal in translations, by which the named sources of a corpus are balanced:
-            the next merge is that of the source with the most tokens of them (`tokenizer.train.balanced`).
+            the source with the most tokens of them chooses the next merge (`tokenizer.train.balanced`).
         ratios: instead, the bytes that each source needs for the same content.
         progress: called with the number of merges done.
         on_counts: called at the end with the count of each new merge, by rank; for the merges of forced tokens, the
@@ -276,7 +276,7 @@ def _counted(
     progress: Progress | None,
     options: Counting,
 ) -> PretokenCounts:
-    """The counts, or those of a text; rejects counts that do not fit `start` and options without effect."""
+    """The counts, of a text if it is one; rejects counts that do not fit `start` and options without effect."""
     if not isinstance(counts, PretokenCounts):
         usual = _usual_counting(start, special_tokens)
         counts = count_pretokens(counts, **usual | dict(options), progress=progress)

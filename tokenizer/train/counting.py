@@ -385,7 +385,7 @@ def read_counts(
             (`corpus.config.field`) and its `count`, a whole number from 0 to 2^63 - 1. Counts of the same text add up.
         pattern: cuts the texts of other files; None for the pattern of saved counts, or else
             `tokenizer.patterns.FULL_STRENGTH`.
-        unit: as for `count_pretokens`; None for that of saved counts, or else "document".
+        unit: as for `count_pretokens`; None for the unit of saved counts, or else "document".
         special_tokens: as for `count_pretokens`.
         counting: further arguments of `count_pretokens`.
 
