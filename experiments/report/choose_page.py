@@ -132,8 +132,8 @@ def headline(report: Mapping[str, Any]) -> str:
         # Others are in the table, too, but their last merges are chance.
         which = "tokenizer" if all(one["supported"] for one in made_here) else "tokenizer with enough text for its size"
         return (
-            f"No {which} is certainly cheaper to serve than {against(report)}: a saving counts from "
-            f"{100 * report['smallest_saving']:.1f} % on, because other training text can change it as much."
+            f"No {which} is reliably cheaper to serve than {against(report)}: savings below "
+            f"{100 * report['smallest_saving']:.1f} % are within the noise of retraining on other text."
         )
     compared = next(one["reference"] for one in report["tokenizers"] if one["name"] == best["name"])
     size = {one["name"]: one["vocab_size"] for one in report["tokenizers"]}

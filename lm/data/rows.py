@@ -104,7 +104,7 @@ class Rows:
 
     @property
     def most_tokens(self) -> int:
-        """Limit for the tokens of a row. A token has a byte, except for `end_of_text` and what a tokenizer adds."""
+        """Limit for the tokens of a row. Every token but `end_of_text` and added ones covers at least one byte."""
         return self._size if self.in_tokens else 2 * self._size
 
     def spans(self, step: int) -> NDArray[np.int64]:

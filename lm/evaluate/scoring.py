@@ -87,7 +87,7 @@ def score_documents(
         batch_tokens: Maximum number of tokens of a forward pass, padding included.
         min_context_bytes: Contexts below this count as short.
         progress: As for `lm.evaluate.evaluation.evaluate`.
-        note: Likewise.
+        note: As for `lm.evaluate.evaluation.evaluate`.
     """
     world = current()
     scores = NatSums.zeros(shards)

@@ -35,7 +35,7 @@ def effective_number(sizes: NDArray[Any]) -> Floats:
 
 
 def reaches(effective: float | NDArray[np.float64], fewest: float) -> Any:
-    """Whether there are at least so many effective units; the slack is for rounding."""
+    """Whether there are at least `fewest` effective units; the slack is for rounding."""
     return effective >= fewest - 1e-6
 
 
