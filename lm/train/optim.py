@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 # Coefficients of the quintic: steepest slope at zero, singular values end within about 0.7 .. 1.2.
 # (Keller Jordan, https://kellerjordan.github.io/posts/muon/)
 QUINTIC = (3.4445, -4.7750, 2.0315)
+_ITERATIONS = 5
 
 
-def orthogonalize(matrices: Tensor, steps: int = 5, dtype: torch.dtype | None = None) -> Tensor:
+def orthogonalize(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Replace the singular values of each matrix by values near 1 with Newton-Schulz iterations.
 
     Args:
         matrices: float[matrices, rows, columns].
-        steps: Number of iterations.
         dtype: Precision; None for bf16 on CUDA and fp32 elsewhere, since CPUs without fast bf16 take over ten times as
             long.
     """
@@ -37,7 +37,7 @@ def orthogonalize(matrices: Tensor, steps: int = 5, dtype: torch.dtype | None = 
     tall = x.shape[1] > x.shape[2]
     wide = x.mT if tall else x
     wide = wide / torch.linalg.vector_norm(wide, dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for _ in range(steps):
+    for _ in range(_ITERATIONS):
         gram = wide @ wide.mT
         wide = torch.baddbmm(wide, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
     return (wide.mT if tall else wide).to(matrices.dtype)

@@ -187,7 +187,7 @@ def test_ids_beside_the_definition_change_too(tmp_path):
     edit(path, lambda content: content["padding"].update(pad_id=5000))
     with pytest.warns(UserWarning, match="kept for export"):
         tokenizer = Tokenizer.from_file(path)
-    with pytest.raises(UserError, match=r"padding.* the id 5000, which has no token; correct"):
+    with pytest.raises(UserError, match=r"padding.* 5000.*; correct"):
         trim(tokenizer, np.zeros(261, np.int64))
 
 
