@@ -422,6 +422,7 @@ def test_whole_sources_are_held_out_where_there_are_enough(tmp_path):
     held = held_out_sources(sizes, 0.2)
     assert sorted(name.partition(":")[0] for name in held) == ["code", "code", "prose", "prose"]
     assert held < held_out_sources(sizes, 0.5)
+    assert len(held_out_sources(sizes, 1.0)) == 14  # tokenizers are trained on every kind
     assert held_out_sources({f"{i}": 1 for i in range(9)}, 0.2) == set()
     assert held_out_sources({**sizes, "odd: 1": 1, "odd: 2": 1}, 0.2) == set()
     prose = [part for text in texts.prose() for part in text.split("\n\n") if len(part) > 200]
@@ -442,7 +443,9 @@ def test_whole_sources_are_held_out_where_there_are_enough(tmp_path):
     for i in range(12):
         (tmp_path / f"{i}.jsonl").write_text("\n".join(lines[i::12]), encoding="utf-8")
     named = divide(
-        Corpus(CorpusConfig(sources={f"{i}": str(tmp_path / f"{i}.jsonl") for i in range(12)})), tmp_path, 0.3
+        Corpus(CorpusConfig(sources={f"{i}": str(tmp_path / f"{i}.jsonl") for i in range(12)}, source_field="from")),
+        tmp_path,
+        0.3,
     )
     assert not named.identity.by_source  # languages, for example, of which the tokenizer reads each
     words = choice._bakeoff(
