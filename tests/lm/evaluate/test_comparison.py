@@ -12,7 +12,7 @@ from lm.evaluate.comparison import Further, aggregate, compare, compare_all, eli
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import t_quantile
 from tests.lm.evaluate.evaluations import made_up
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, counted
 
 
 def runs(rng, n_seeds, *, shift=0.0, seed_sd=0.0, n=40, index=None, shared=0.0):
@@ -51,7 +51,7 @@ def test_fewer_than_three_seeds_give_no_verdict_about_tokenizers(n_seeds):
     assert {compare(one, two).decision for one, two in zip(a, b, strict=True)} & {"better", "worse"}
     found = compare(a[:n_seeds], b[:n_seeds])
     assert found.verdict == "withheld"
-    assert found.withheld == f"{n_seeds} seed{'s'[: n_seeds - 1]}, at least 3 are required"
+    assert found.withheld == f"{counted(n_seeds, 'seed')}, at least 3 are required"
     assert found.summary()["verdict"] == "withheld"
 
 
