@@ -480,5 +480,6 @@ def _pushed(stream: _native.EncodeStream, parts: Iterable[str]) -> Iterator[Ids]
             raise
         if len(ids):
             yield ids
-    if len(ids := stream.push("", last=True)):
-        yield ids
+    rest = stream.push("", last=True)
+    if len(rest):
+        yield rest

@@ -58,8 +58,13 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
     chosen, with_losses = {one["name"] for one in report["finalists"]}, has_losses(report)
     rows = []
     for one in tokenizers:
-        place = "loses text" if one["lossy"] else "cheapest up to this size" if one["frontier"] else ""
-        remark = "finalist" if one["name"] in chosen else place
+        remark = ""
+        if one["name"] in chosen:
+            remark = "finalist"
+        elif one["lossy"]:
+            remark = "loses text"
+        elif one["frontier"]:
+            remark = "cheapest up to this size"
         rows.append(
             [
                 Lines(one["name"], remark),

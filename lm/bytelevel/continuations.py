@@ -201,4 +201,6 @@ def _combining(text: str) -> str:
 def _run(character: str) -> str:
     """Class of a character in a run; empty for letters, of which no pattern counts more than two."""
     kind = unicodedata.category(character)[0]
-    return "" if kind == "L" else "N" if kind == "N" else "Z" if character.isspace() else "P"
+    if kind in "LN":
+        return "" if kind == "L" else "N"
+    return "Z" if character.isspace() else "P"

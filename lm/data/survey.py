@@ -79,7 +79,8 @@ def survey(
         writing.append(scripts.setdefault(script(document), len(scripts)))
         hashes.append(xxhash.xxh3_64_intdigest(data))
         take(document)
-        done(n_bytes := n_bytes + len(data))
+        n_bytes += len(data)
+        done(n_bytes)
     columns = map(np.array, (sizes, words, source, writing, hashes))
     return Survey(list(sources), list(scripts), *columns)
 

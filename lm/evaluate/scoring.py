@@ -98,7 +98,10 @@ def score_documents(
         for number, group in enumerate(_groups(shards)):
             previous, finish = finish, None
             if number % world.size == world.rank:
-                finish = _queue(forward, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
+                finish = _queue(
+                    forward, shards, lengths, plan, group, scores, batch_tokens=batch_tokens,
+                    min_context_bytes=min_context_bytes,
+                )  # fmt: skip
             if previous is not None:  # a GPU computes this group meanwhile
                 previous()
                 if note is not None and world.size == 1:
@@ -154,10 +157,11 @@ def _queue(
     shards: Shards,
     lengths: NDArray[np.int64],
     plan: Plan,
-    batch_tokens: int,
-    min_context_bytes: int,
     group: range,
     scores: NatSums,
+    *,
+    batch_tokens: int,
+    min_context_bytes: int,
 ) -> Callable[[], None]:
     """Queue the forward passes of one group; return a function that adds its scores, every target exactly once."""
     sequences: list[NDArray[np.int64]] = []

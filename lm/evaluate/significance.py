@@ -374,12 +374,12 @@ def pool(pairs: Mapping[tuple[int, int], Ratio], members: Sequence[bool]) -> dic
     rows = [pairs[0, i].by_seed for i in chosen[1:]]
     pooled, degrees = pooled_variance(np.stack([np.zeros_like(rows[0]), *rows], -2))
     mean = np.mean([pairs[0, i].seed_variance for i in chosen[1:]], axis=0)
-    return {
-        (i, j): ratio.with_pooled(pooled if i else np.maximum(pooled, mean), degrees)
-        if members[i] and members[j]
-        else ratio
-        for (i, j), ratio in pairs.items()
-    }
+    of_reference = np.maximum(pooled, mean)
+    found = dict(pairs)
+    for (i, j), ratio in pairs.items():
+        if members[i] and members[j]:
+            found[i, j] = ratio.with_pooled(pooled if i else of_reference, degrees)
+    return found
 
 
 def family_level(confidence: float, n: int) -> float:

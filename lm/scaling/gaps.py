@@ -180,8 +180,9 @@ def _gap(
     barred = reference.barred or arm.barred
     level = confidence if barred else level
     percent = tuple(float(ratio.value) for ratio in at_budgets)
-    intervals = tuple(interval for ratio in at_budgets if (interval := ratio.known_interval(level)) is not None)
-    intervals = intervals if len(intervals) == n and enough(last.effective_units, cluster) else ()
+    intervals = tuple(filter(None, (ratio.known_interval(level) for ratio in at_budgets)))
+    if len(intervals) < n or not enough(last.effective_units, cluster):
+        intervals = ()
     return Gap(
         arm=arm.name,
         reference=reference.name,

@@ -36,7 +36,8 @@ def read_files(
     """Documents of files (None: of the dataset) before the filter; unless `aligned`, without too long ones."""
     for native, group in groupby(files, key=lambda file: file is not None and file[1] in ("txt", "jsonl")):
         if not native:
-            yield from _ahead(_rows(list(group), config, lacking := Skipped()), lacking, skipped)
+            lacking = Skipped()
+            yield from _ahead(_rows(list(group), config, lacking), lacking, skipped)
             continue
         named = [file for file in group if file]
         with feeding([path for path, _ in named], readers) as feeds:

@@ -49,9 +49,10 @@ class Balanced:
         if len(given) != 1:
             raise UserError("sources are balanced either by parallel text or by ratios; give one of them")
         if given[0].keys() != self.sources.keys():
+            what = "ratios" if self.parallel is None else "parallel"
             raise UserError(
-                f"{'ratios' if self.parallel is None else 'parallel'} is for the sources {listed(given[0])}, but the "
-                f"sources are {listed(self.sources)}; give it for each"
+                f"{what} is for the sources {listed(given[0])}, but the sources are {listed(self.sources)}; give it "
+                "for each"
             )
         for name, counts in [*self.sources.items(), *(self.parallel or {}).items()]:
             if not counts.n_total:

@@ -144,7 +144,9 @@ def train_bpe(
     about_rare = {"min_pretoken_count": min_pretoken_count, "left_out": share_left_out(whole, counts)}
     if len(segments.words) + counts.n_distinct >= MOST_CELLS:
         raise UserError(_too_large(counts, min_pretoken_count))
-    trained = _merge(counts, segments, n_merges - len(forced), rules | vetoes, strings, progress, balanced, base)
+    trained = _merge(
+        counts, segments, n_merges - len(forced), rules | vetoes, strings, progress, balanced=balanced, base=base
+    )
     ranks = np.concatenate([forced, np.stack([trained["left"], trained["right"]], axis=1)])
     if on_counts is not None:
         on_counts(np.concatenate([_times_applied(forced, counts, segments), trained["count"]]))
@@ -309,6 +311,7 @@ def _merge(
     rules: dict[str, Any],
     special_tokens: Sequence[str],
     progress: Progress | None,
+    *,
     balanced: Balanced | None,
     base: Tokenizer | None,
 ) -> _native.MergeResult:
