@@ -170,7 +170,9 @@ def add_tokenizer(options: argparse.ArgumentParser) -> None:
     """Add the arguments for one tokenizer: `tokenizer`, `--pattern` and `--end-of-text`."""
     options.add_argument("tokenizer", metavar="TOKENIZER", help=TOKENIZER)
     options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
-    options.add_argument("--end-of-text", metavar="STRING", help="token that ends documents (the tokenizer's own)")
+    options.add_argument(
+        "--end-of-text", metavar="STRING", help="token that ends documents (default: the tokenizer's own)"
+    )
 
 
 def add_rule(options: argparse.ArgumentParser) -> None:
@@ -222,17 +224,17 @@ def add_text_settings(options: argparse._ActionsContainer) -> None:
     """Add the arguments that say how text is read."""
     from tokenizer.corpus.config import FORMATS  # loads NumPy
 
-    options.add_argument("--format", choices=FORMATS, help="(by its name)")
-    options.add_argument("--field", default="text", help="field of a record that holds the text (%(default)s)")
+    options.add_argument("--format", choices=FORMATS, help="format of TEXT (default: by its name)")
+    options.add_argument("--field", default="text", help="field of a record that holds the text (default: %(default)s)")
     options.add_argument("--separator", help="string between the documents of a .txt file, such as '\\n\\n'")
     options.add_argument("--cache", metavar="FOLDER", help="keep what is read of URLs here, so that it is fetched once")
     options.add_argument(
         "--on-invalid-utf8", choices=("error", "replace"), default="error",
-        help="stop at malformed bytes, or read them as U+FFFD (%(default)s)",
+        help="stop at malformed bytes, or read them as U+FFFD (default: %(default)s)",
     )  # fmt: skip
     options.add_argument(
         "--on-error", choices=("error", "skip"), default="error",
-        help="stop at damaged files, lines and rows, or leave them out (%(default)s)",
+        help="stop at damaged files, lines and rows, or leave them out (default: %(default)s)",
     )  # fmt: skip
 
 
@@ -251,7 +253,7 @@ def add_deployment(options: argparse.ArgumentParser) -> None:
     """Add `--deployment`, whose words `experiments.deployments.read` reads."""
     options.add_argument(
         "--deployment", nargs="+", type=_deployment_word, default=["dense-8b"], metavar="PRESET|KEY=VALUE",
-        help="model to price serving for: a preset of `deployment` and its other settings (dense-8b)",
+        help="model to price serving for: a preset of `deployment` and its other settings (default: dense-8b)",
     )  # fmt: skip
 
 
@@ -267,7 +269,7 @@ def needs_pages() -> None:
 
 def add_threads(options: argparse.ArgumentParser) -> None:
     """Add `--threads`."""
-    options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (all cores)")
+    options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (default: all cores)")
 
 
 def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:
@@ -436,12 +438,12 @@ def add_loading(options: Parser) -> None:
     add = options.add_argument
     add(
         "--start", nargs="+", default=[], metavar="[ARM=]TOKEN",
-        help="token before the first one of a document (the one with which the tokenizer begins a text, or its end of "
-        "text)",
+        help="token before the first one of a document (default: the one with which the tokenizer begins a text, or its "
+        "end of text)",
     )  # fmt: skip
     add("--device", type=device, default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
     dtypes = ("auto", "float32", "bfloat16", "float16")
-    add("--dtype", choices=dtypes, default="auto", help="weights (fp32 on a CPU, as in the files on a GPU)")
+    add("--dtype", choices=dtypes, default="auto", help="weights (default: fp32 on a CPU, as in the files on a GPU)")
     add("--trust-remote-code", action="store_true", help="execute code in the folders of models")
 
 
