@@ -49,6 +49,17 @@ TEXT = (
 )
 
 
+class _Help(argparse.HelpFormatter):
+    """Names the default of an option, unless its help does."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        has_default = action.nargs != 0 and action.default not in (None, argparse.SUPPRESS, [])
+        if has_default and action.option_strings and "default:" not in text:
+            text += " (default: %(default)s)"
+        return text
+
+
 class Parser(argparse.ArgumentParser):
     """Arguments of a command. A mistake prints one line and exits with code 2.
 
@@ -61,7 +72,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, name: str, doc: str | None, after_stop: str = "nothing is written", **settings: Any) -> None:
         what = (doc or "").partition(": ")[2]  # None under python -OO
-        super().__init__(prog=f"superbpe {name}", description=what[:1].upper() + what[1:], **settings)
+        description = what[:1].upper() + what[1:]
+        super().__init__(prog=f"superbpe {name}", description=description, formatter_class=_Help, **settings)
         self.after_stop = after_stop
         self._words: list[str] = []
 
@@ -225,16 +237,16 @@ def add_text_settings(options: argparse._ActionsContainer) -> None:
     from tokenizer.corpus.config import FORMATS  # loads NumPy
 
     options.add_argument("--format", choices=FORMATS, help="format of TEXT (default: by its name)")
-    options.add_argument("--field", default="text", help="field of a record that holds the text (default: %(default)s)")
+    options.add_argument("--field", default="text", help="field of a record that holds the text")
     options.add_argument("--separator", help="string between the documents of a .txt file, such as '\\n\\n'")
     options.add_argument("--cache", metavar="FOLDER", help="keep what is read of URLs here, so that it is fetched once")
     options.add_argument(
         "--on-invalid-utf8", choices=("error", "replace"), default="error",
-        help="stop at malformed bytes, or read them as U+FFFD (default: %(default)s)",
+        help="stop at malformed bytes, or read them as U+FFFD",
     )  # fmt: skip
     options.add_argument(
         "--on-error", choices=("error", "skip"), default="error",
-        help="stop at damaged files, lines and rows, or leave them out (default: %(default)s)",
+        help="stop at damaged files, lines and rows, or leave them out",
     )  # fmt: skip
 
 
@@ -438,10 +450,10 @@ def add_loading(options: Parser) -> None:
     add = options.add_argument
     add(
         "--start", nargs="+", default=[], metavar="[ARM=]TOKEN",
-        help="token before the first one of a document (default: the one with which the tokenizer begins a text, or its "
-        "end of text)",
+        help="token before the first one of a document (default: the one with which the tokenizer begins a text, or "
+        "its end of text)",
     )  # fmt: skip
-    add("--device", type=device, default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
+    add("--device", type=device, default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs")
     dtypes = ("auto", "float32", "bfloat16", "float16")
     add("--dtype", choices=dtypes, default="auto", help="weights (default: fp32 on a CPU, as in the files on a GPU)")
     add("--trust-remote-code", action="store_true", help="execute code in the folders of models")

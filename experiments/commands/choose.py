@@ -45,7 +45,7 @@ def parser() -> Parser:
     options = Parser("choose", __doc__, "trained tokenizers are kept, and the same command resumes after them")
     add = options.add_argument
     add_text(options)
-    add("--out", type=Path, default=Path("choose"), metavar="FOLDER", help=f"{OUT} (default: %(default)s)")
+    add("--out", type=Path, default=Path("choose"), metavar="FOLDER", help=OUT)
     add("--against", nargs="+", default=[], metavar="[NAME=]TOKENIZER", help="existing tokenizers to compare")
     add("--reference", metavar="NAME", help="tokenizer to compare with (default: BPE of the same size)")
     add("--sizes", nargs="+", type=whole(257), metavar="N", help="sizes of the vocabulary (default: 8k 16k 32k 64k)")

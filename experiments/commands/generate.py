@@ -32,19 +32,12 @@ def parser() -> Parser:
     add = options.add_argument
     add("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
     add("--prompt", action="append", required=True, help="text to continue; can be repeated")
-    add("--samples", type=whole(), default=1, help="samples of each prompt (default: %(default)s)")
-    add(
-        "--temperature", type=float, default=_DEFAULT.temperature, help="0 for the most probable (default: %(default)s)"
-    )
-    add("--top-p", type=number(0, 1), default=_DEFAULT.top_p, help="share of probability (default: %(default)s)")
+    add("--samples", type=whole(), default=1, help="samples of each prompt")
+    add("--temperature", type=float, default=_DEFAULT.temperature, help="0 for the most probable")
+    add("--top-p", type=number(0, 1), default=_DEFAULT.top_p, help="share of probability")
     add("--top-k", type=whole(), help="sample from this many tokens (default: all)")
-    add("--seed", type=whole(0), default=_DEFAULT.seed, help="seed of the samples (default: %(default)s)")
-    add(
-        "--max-bytes",
-        type=whole(),
-        default=_DEFAULT.max_new_bytes,
-        help="maximum length of a sample (default: %(default)s)",
-    )
+    add("--seed", type=whole(0), default=_DEFAULT.seed, help="seed of the samples")
+    add("--max-bytes", type=whole(), default=_DEFAULT.max_new_bytes, help="maximum length of a sample")
     add("--max-tokens", type=whole(), help="maximum length of a sample (default: no limit)")
     add("--stop", action="append", default=[], metavar="TEXT", help="stop string; can be repeated")
     add("--no-heal", action="store_true", help="continue after the prompt's own tokens")
