@@ -232,7 +232,7 @@ class BudgetConfig:
             others take the same steps, each on
             `equal_bytes`: the same text (as much, with `lm.train.context_tokens`);
             `equal_deployed_flops`: as much text as costs the same training FLOPs in the model that will be deployed
-                (`deployment`), whose head is a smaller share of the FLOPs than that of a small model;
+                (`deployment`), whose head is a smaller share of the FLOPs than a small model's;
             `equal_flops`: the same number of training FLOPs of the small models (by the formula in their summaries);
             `equal_tokens`: the same number of tokens.
             In every mode, contexts are equal in bytes unless `lm.train.context_tokens` is set.
@@ -388,7 +388,7 @@ class Config:
 
 @cache
 def schema(cls: type) -> DictConfig:
-    """Return a typed node that YAML can be merged into. That of a frozen class would be read-only."""
+    """Return a typed node that YAML can be merged into. The node of a frozen class would be read-only."""
     from omegaconf import DictConfig, OmegaConf  # slow to import
 
     def writable(node: Any) -> DictConfig:

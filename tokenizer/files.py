@@ -162,7 +162,8 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
 
 def _finite(text: str) -> float:
     """A number of JSON, which has no NaN and no infinity; Python's parser accepts both."""
-    if not math.isfinite(value := float(text)):
+    value = float(text)
+    if not math.isfinite(value):
         raise ValueError(f"the number {text} is not finite")
     return value
 

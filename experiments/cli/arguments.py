@@ -49,6 +49,17 @@ TEXT = (
 )
 
 
+class _Help(argparse.HelpFormatter):
+    """Names the default of an option, unless its help does."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        has_default = action.nargs != 0 and action.default not in (None, argparse.SUPPRESS, [])
+        if has_default and action.option_strings and "default:" not in text:
+            text += " (default: %(default)s)"
+        return text
+
+
 class Parser(argparse.ArgumentParser):
     """Arguments of a command. A mistake prints one line and exits with code 2.
 
@@ -61,7 +72,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, name: str, doc: str | None, after_stop: str = "nothing is written", **settings: Any) -> None:
         what = (doc or "").partition(": ")[2]  # None under python -OO
-        super().__init__(prog=f"superbpe {name}", description=what[:1].upper() + what[1:], **settings)
+        description = what[:1].upper() + what[1:]
+        super().__init__(prog=f"superbpe {name}", description=description, formatter_class=_Help, **settings)
         self.after_stop = after_stop
         self._words: list[str] = []
 
@@ -79,7 +91,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help; unlike that of `argparse`, not without an error if it cannot be written."""
+        """Print the help; unlike `argparse`, with an error if it cannot be written."""
         help_ = self.format_help()
         if code := exit_code(lambda: console.print(help_, end="", soft_wrap=True, markup=False)):
             self.exit(code)
@@ -115,7 +127,8 @@ def size(text: str) -> int:
     >>> size("10GB"), size("1.5 mb"), size("4096")
     (10000000000, 1500000, 4096)
     """
-    if not re.fullmatch(r"[1-9][\d_]*", number := with_sizes(text.strip())) or int(number) < 1000:
+    number = with_sizes(text.strip())
+    if not re.fullmatch(r"[1-9][\d_]*", number) or int(number) < 1000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it with its unit, as in 400MB, 10GB, 2TB")
     return int(number)
 
@@ -169,7 +182,9 @@ def add_tokenizer(options: argparse.ArgumentParser) -> None:
     """Add the arguments for one tokenizer: `tokenizer`, `--pattern` and `--end-of-text`."""
     options.add_argument("tokenizer", metavar="TOKENIZER", help=TOKENIZER)
     options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
-    options.add_argument("--end-of-text", metavar="STRING", help="token that ends documents (the tokenizer's own)")
+    options.add_argument(
+        "--end-of-text", metavar="STRING", help="token that ends documents (default: the tokenizer's own)"
+    )
 
 
 def add_rule(options: argparse.ArgumentParser) -> None:
@@ -219,17 +234,19 @@ def add_text(options: argparse.ArgumentParser) -> None:
 
 def add_text_settings(options: argparse._ActionsContainer) -> None:
     """Add the arguments that say how text is read."""
-    options.add_argument("--format", choices=("txt", "jsonl", "json", "csv", "parquet", "arrow"), help="(by its name)")
-    options.add_argument("--field", default="text", help="field of a record that holds the text (%(default)s)")
+    from tokenizer.corpus.config import FORMATS  # loads NumPy
+
+    options.add_argument("--format", choices=FORMATS, help="format of TEXT (default: by its name)")
+    options.add_argument("--field", default="text", help="field of a record that holds the text")
     options.add_argument("--separator", help="string between the documents of a .txt file, such as '\\n\\n'")
     options.add_argument("--cache", metavar="FOLDER", help="keep what is read of URLs here, so that it is fetched once")
     options.add_argument(
         "--on-invalid-utf8", choices=("error", "replace"), default="error",
-        help="stop at malformed bytes, or read them as U+FFFD (%(default)s)",
+        help="stop at malformed bytes, or read them as U+FFFD",
     )  # fmt: skip
     options.add_argument(
         "--on-error", choices=("error", "skip"), default="error",
-        help="stop at damaged files, lines and rows, or leave them out (%(default)s)",
+        help="stop at damaged files, lines and rows, or leave them out",
     )  # fmt: skip
 
 
@@ -245,10 +262,10 @@ def _deployment_word(text: str) -> str:
 
 
 def add_deployment(options: argparse.ArgumentParser) -> None:
-    """Add `--deployment`, whose words `experiments.fertility.measures.deployment` reads."""
+    """Add `--deployment`, whose words `experiments.deployments.read` reads."""
     options.add_argument(
         "--deployment", nargs="+", type=_deployment_word, default=["dense-8b"], metavar="PRESET|KEY=VALUE",
-        help="model to price serving for: a preset of `deployment` and its other settings (dense-8b)",
+        help="model to price serving for: a preset of `deployment` and its other settings (default: dense-8b)",
     )  # fmt: skip
 
 
@@ -264,14 +281,14 @@ def needs_pages() -> None:
 
 def add_threads(options: argparse.ArgumentParser) -> None:
     """Add `--threads`."""
-    options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (all cores)")
+    options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (default: all cores)")
 
 
 def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:
     """Return the documents of these paths, read as the arguments say.
 
     Args:
-        arguments: Those of `add_text_settings`.
+        arguments: They include what `add_text_settings` adds.
         paths: Files, folders and globs.
         settings: Further settings of `CorpusConfig`.
     """
@@ -325,7 +342,7 @@ def open_sources(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpu
     """Return the documents of entries [NAME=]PATH[:WEIGHT], of which NAME is the source.
 
     Args:
-        arguments: Those of `add_text_settings`, and optionally `source_field`.
+        arguments: They include what `add_text_settings` adds, and optionally `source_field`.
         entries: The entries.
 
     Raises:
@@ -433,12 +450,12 @@ def add_loading(options: Parser) -> None:
     add = options.add_argument
     add(
         "--start", nargs="+", default=[], metavar="[ARM=]TOKEN",
-        help="token before the first one of a document (the one with which the tokenizer begins a text, or its end of "
-        "text)",
+        help="token before the first one of a document (default: the one with which the tokenizer begins a text, or "
+        "its end of text)",
     )  # fmt: skip
-    add("--device", type=device, default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
+    add("--device", type=device, default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs")
     dtypes = ("auto", "float32", "bfloat16", "float16")
-    add("--dtype", choices=dtypes, default="auto", help="weights (fp32 on a CPU, as in the files on a GPU)")
+    add("--dtype", choices=dtypes, default="auto", help="weights (default: fp32 on a CPU, as in the files on a GPU)")
     add("--trust-remote-code", action="store_true", help="execute code in the folders of models")
 
 
@@ -459,7 +476,7 @@ def named(entry: str) -> tuple[str | None, str]:
 
 
 def tokenizers_of(entries: Sequence[str]) -> dict[str, str]:
-    """Tokenizers by name: NAME of NAME=PATH, or that of the artifact's arm, of the folder or of the file.
+    """Tokenizers by name: NAME of NAME=PATH, or the name of the artifact's arm, the folder or the file.
 
     Raises:
         UserError: Two tokenizers have the same name.

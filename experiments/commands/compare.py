@@ -39,10 +39,10 @@ def parser() -> Parser:
     options = Parser("compare", __doc__)
     add = options.add_argument
     add("runs", nargs="*", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")
-    add("--out", type=Path, metavar="FOLDER", help=f"{OUT} (comparison or ladder)")
-    add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
+    add("--out", type=Path, metavar="FOLDER", help=f"{OUT} (default: comparison or ladder)")
+    add("--reference", metavar="LABEL", help="tokenizer to compare the others with (default: the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
-    add("--tolerance", type=number(0), help="accepted relative difference of equal budgets (that of the runs)")
+    add("--tolerance", type=number(0), help="accepted relative difference of equal budgets (default: the runs' own)")
     return options
 
 

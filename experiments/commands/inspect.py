@@ -48,15 +48,9 @@ def parser() -> Parser:
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add("--text", nargs="+", default=[], metavar="FILE", help="held-out text")
     add_text_settings(options)
-    add("--max-bytes", type=size, default=10_000_000, help="most text, an even share of each file (10MB)")
-    add(
-        "--out",
-        type=Path,
-        default=Path("vocabulary"),
-        metavar="FOLDER",
-        help=f"{OUT} (%(default)s)",
-    )
-    add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
+    add("--max-bytes", type=size, default=10_000_000, help="most text, an even share of each file (default: 10MB)")
+    add("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help=OUT)
+    add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy")
     add("--history", action="store_true", help="log each merge and its effect on --text")
     return options
 

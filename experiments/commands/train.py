@@ -76,17 +76,21 @@ def parser() -> Parser:
         "--transition",
         type=transition,
         metavar="SHARE",
-        help="part that phase 1 fills: a share of the vocabulary, a number of tokens, or auto (the preset's)",
+        help="part that phase 1 fills: a share of the vocabulary, a number of tokens, or auto (default: the preset's)",
     )
     add_rule(options)
-    add("--pattern", help=f"name or regex (the preset's, otherwise {FULL_STRENGTH})")
-    add("--unit", choices=("document", "line"), help="text that no pretoken crosses (the preset's, otherwise document)")
+    add("--pattern", help=f"name or regex (default: the preset's, otherwise {FULL_STRENGTH})")
+    add(
+        "--unit",
+        choices=("document", "line"),
+        help="text that no pretoken crosses (default: the preset's, otherwise document)",
+    )
     add(
         "--special",
         nargs="+",
         default=list(DEFAULT_SPECIAL_TOKENS),
         metavar="STRING",
-        help=f"special tokens ({' '.join(DEFAULT_SPECIAL_TOKENS)})",
+        help=f"special tokens (default: {' '.join(DEFAULT_SPECIAL_TOKENS)})",
     )
     add(
         "--forbid", nargs="+", default=[], metavar="REGEX", help="no token of phase 1 matches these (--rule forbid=...)"
@@ -95,10 +99,15 @@ def parser() -> Parser:
         "--force", nargs="+", default=[], metavar="STRING", dest="forced_tokens",
         help="strings that become tokens by the first merges",
     )  # fmt: skip
-    add("--memory", type=size, metavar="SIZE", help="memory for tables while text is read, such as 4GB (no limit)")
+    add(
+        "--memory",
+        type=size,
+        metavar="SIZE",
+        help="memory for tables while text is read, such as 4GB (default: no limit)",
+    )
     add(
         "--min-pretoken-count", type=whole(), default=1, metavar="N",
-        help="leave rarer pretokens out of phase 1, which saves memory (1)",
+        help="leave rarer pretokens out of phase 1, which saves memory (default: 1)",
     )  # fmt: skip
     add_threads(options)
     return options

@@ -52,7 +52,7 @@ def parser() -> Parser:
     add_tokenizer(options)
     add_text(options)
     add("--vocab-size", type=whole(1), metavar="N", help="size of the result, special tokens included")
-    add("--least-count", type=whole(0), metavar="N", help="remove tokens with fewer occurrences in TEXT (1)")
+    add("--least-count", type=whole(0), metavar="N", help="remove tokens with fewer occurrences in TEXT (default: 1)")
     add("--to", type=Path, required=True, metavar="FOLDER", help="new folder to write")
     add("--model", type=Path, metavar="FOLDER", help="model of the tokenizer in safetensors, to trim too")
     add_threads(options)

@@ -60,7 +60,8 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
     A shorter list of BPE merges is a prefix of a longer one, so the size is not part of the key: the folder is
     `bpe-<12 hex>-<vocabulary size>`.
     """
-    rules, inputs = rules_of(family.arms[0]), {"counts": family.counts.hash}
+    rules = rules_of(family.arms[0])
+    inputs = {"counts": family.counts.hash}
     name, identity = context.store.identify("bpe", rules, inputs)
     wanted = max(arm.phase1_size for arm in family.arms)
     merging = {key: value for key, value in rules.items() if key not in ("parallel", "ratios")}
@@ -89,7 +90,8 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
     with context.reporter.stage(stage), context.store.lock(name):
         record = _long_enough(context, name, wanted)
         if record is None:
-            sized, key = f"{name}-{wanted}", digest([identity["hash"], wanted])
+            sized = f"{name}-{wanted}"
+            key = digest([identity["hash"], wanted])
             record = context.store.make(
                 TrainedTokenizer, "bpe", config=rules, inputs=inputs, build=build, name=sized, key=key
             )

@@ -149,13 +149,14 @@ class Store:
             build: Fills the given folder and returns the result.
             resumable: Keep the unfinished folder when `build` is interrupted, and pass it to the next attempt.
             name: Name of the folder; None for `<stage>-<12 hex>` by configuration and inputs.
-            key: Hash that later stages record; None for that of configuration and inputs.
+            key: Hash that later stages record; None for the hash of configuration and inputs.
 
         Raises:
             UserError: If the folder exists but is damaged.
         """
         usual, identity = self.identify(stage, config, inputs)
-        name, identity = name or usual, {**identity, "hash": key or identity["hash"]}
+        name = name or usual
+        identity = {**identity, "hash": key or identity["hash"]}
         artifact = self._find_or_build(name, identity, result, build, resumable)
         self.use(artifact)
         return artifact
@@ -238,7 +239,7 @@ class Store:
         for folder in (partial, *filter(Path.is_dir, partial.rglob("*"))):
             remove_leftovers(folder)
         started = time.perf_counter()
-        system.peak_memory()  # so that the next call returns that of the stage
+        system.peak_memory()  # so that the next call returns the stage's peak
         try:
             with naming(partial):
                 contents = build(partial)

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.arms import check_name, resolve_arms
 from experiments.cli import main
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.config import part
 from experiments.store import records
 from lm.evaluate.deployment import training_flops

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from experiments.characters import visible
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.shell import command_text, hydra_names, operand, setting
 
 PARTS = [

@@ -119,13 +119,13 @@ def is_array(path: File) -> bool:
 
 
 def format_of(path: File | PurePath) -> str | None:
-    """The format that a file's name says, one of `FORMATS`; None for a name that is not that of a text."""
+    """The format that a file's name says, one of `FORMATS`; None for a name that no text has."""
     form = _OTHER_ENDINGS.get(ending(path), ending(path))
     return form if form in FORMATS else None
 
 
 def named_format(path: File | PurePath) -> str | None:
-    """The format of a file that is named as a text: that of `format_of`, or txt for Markdown, source code and the like.
+    """The format of a file that is named as a text: as `format_of` says, or txt for Markdown, source code and the like.
 
     >>> named_format(PurePath("notes.md")), named_format(PurePath("model.bin"))
     ('txt', None)

@@ -79,7 +79,7 @@ def train_bpe(
         forced_tokens: strings that become tokens by the first merges, whatever their counts
             (`tokenizer.train.forced.forced_merges`). Each must lie within one pretoken. Not with `start`.
         parallel: field whose values are equal in translations, by which the named sources of a corpus are balanced:
-            the next merge is that of the source with the most tokens of them (`tokenizer.train.balanced`).
+            the source with the most tokens of them chooses the next merge (`tokenizer.train.balanced`).
         ratios: instead, the bytes that each source needs for the same content.
         progress: called with the number of merges done.
         on_counts: called at the end with the count of each new merge, by rank; for the merges of forced tokens, the
@@ -99,7 +99,8 @@ def train_bpe(
     check_whole("vocab_size", vocab_size, 1, MOST_TOKENS)
     check_choice("tie_break", tie_break, TIE_BREAKS)
     if start is None:
-        n_merges, strings = merges_that_fit(vocab_size, special_tokens), tuple(special_tokens)
+        n_merges = merges_that_fit(vocab_size, special_tokens)
+        strings = tuple(special_tokens)
     else:
         n_merges = _merges_on_top(start, vocab_size)
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
@@ -109,7 +110,8 @@ def train_bpe(
         raise UserError(f"min_pretoken_count={min_pretoken_count} is not for balanced sources; leave it out")
     if parallel is not None or ratios:
         usual = _usual_counting(start, special_tokens)
-        counts, counting = _balanced(counts, usual | dict(counting), parallel, ratios), {}
+        counts = _balanced(counts, usual | dict(counting), parallel, ratios)
+        counting = {}
     balanced = counts if isinstance(counts, Balanced) else None
     if isinstance(counts, Balanced):
         counts = counts.total
@@ -129,7 +131,8 @@ def train_bpe(
             max_token_bytes=max_token_bytes,
         )
     counts = _counted(counts, start, special_tokens, progress, counting)
-    whole, counts = counts, counts.at_least(min_pretoken_count)
+    whole = counts
+    counts = counts.at_least(min_pretoken_count)
     if not counts.n_distinct and whole.n_distinct:
         raise UserError(
             f"min_pretoken_count={min_pretoken_count} leaves no pretoken: the most frequent one occurs "
@@ -141,7 +144,9 @@ def train_bpe(
     about_rare = {"min_pretoken_count": min_pretoken_count, "left_out": share_left_out(whole, counts)}
     if len(segments.words) + counts.n_distinct >= MOST_CELLS:
         raise UserError(_too_large(counts, min_pretoken_count))
-    trained = _merge(counts, segments, n_merges - len(forced), rules | vetoes, strings, progress, balanced, base)
+    trained = _merge(
+        counts, segments, n_merges - len(forced), rules | vetoes, strings, progress, balanced=balanced, base=base
+    )
     ranks = np.concatenate([forced, np.stack([trained["left"], trained["right"]], axis=1)])
     if on_counts is not None:
         on_counts(np.concatenate([_times_applied(forced, counts, segments), trained["count"]]))
@@ -273,7 +278,7 @@ def _counted(
     progress: Progress | None,
     options: Counting,
 ) -> PretokenCounts:
-    """The counts, or those of a text; rejects counts that do not fit `start` and options without effect."""
+    """The counts, of a text if it is one; rejects counts that do not fit `start` and options without effect."""
     if not isinstance(counts, PretokenCounts):
         usual = _usual_counting(start, special_tokens)
         counts = count_pretokens(counts, **usual | dict(options), progress=progress)
@@ -301,11 +306,12 @@ def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
 
 def _merge(
     counts: PretokenCounts,
-    segments: Segments,
+    segments: Segmentation,
     n_merges: int,
     rules: dict[str, Any],
     special_tokens: Sequence[str],
     progress: Progress | None,
+    *,
     balanced: Balanced | None,
     base: Tokenizer | None,
 ) -> _native.MergeResult:
@@ -329,7 +335,7 @@ def _merge(
     return trained
 
 
-class Segments(NamedTuple):
+class Segmentation(NamedTuple):
     """Tokens by rank, and all pretokens as ranks of tokens, concatenated with offsets."""
 
     tokens: list[bytes]
@@ -337,14 +343,14 @@ class Segments(NamedTuple):
     offsets: npt.NDArray[np.int64]
 
 
-def segment(counts: PretokenCounts, start: Tokenizer | None) -> Segments:
+def segment(counts: PretokenCounts, start: Tokenizer | None) -> Segmentation:
     """Segment pretokens into the tokens of `start`, or into bytes.
 
     Encoding a pretoken gives the state that training leaves it in, so the merge loop can continue from there.
     """
     if start is None:
         rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint8)
-        return Segments([bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets)
+        return Segmentation([bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets)
     uncut = Tokenizer(
         Definition(
             byte_ids=start.byte_ids,
@@ -359,7 +365,7 @@ def segment(counts: PretokenCounts, start: Tokenizer | None) -> Segments:
     rank_of_id = np.zeros(start.vocab_size, dtype=np.uint32)
     rank_of_id[by_rank] = np.arange(len(by_rank))
     ids, offsets = uncut.encode_batch(_native.Batch.from_buffers(counts.data, counts.offsets))
-    return Segments([start.vocab[i] for i in by_rank], rank_of_id[ids], offsets)
+    return Segmentation([start.vocab[i] for i in by_rank], rank_of_id[ids], offsets)
 
 
 def _forced_ranks(forced_tokens: Sequence[str]) -> npt.NDArray[np.uint32]:
@@ -373,7 +379,7 @@ def _forced_ranks(forced_tokens: Sequence[str]) -> npt.NDArray[np.uint32]:
 
 
 def _times_applied(
-    forced: npt.NDArray[np.uint32], counts: PretokenCounts, segments: Segments
+    forced: npt.NDArray[np.uint32], counts: PretokenCounts, segments: Segmentation
 ) -> npt.NDArray[np.uint64]:
     """Number of times each forced merge applies to the text: for its token, and for each token that contains it."""
     times = np.zeros(256 + len(forced), np.uint64)

@@ -16,8 +16,8 @@ import pytest
 from experiments.cli import arguments as arguments_of
 from experiments.cli import main
 from experiments.cli.arguments import size, tokenizers_of, whole
-from experiments.cli.compose import load
 from experiments.commands import train
+from experiments.compose import load
 from experiments.store import artifacts, records
 from lm.data.shard_writer import HashedFile
 from lm.data.shards import Shards

@@ -93,7 +93,7 @@ def test_rare_pretokens_are_left_out(real, monkeypatch):
 
 def test_running_out_of_pairs_warns_and_is_recorded():
     counts = count_pretokens([Batch.from_texts(["abc abc"])], "gpt2")
-    with pytest.warns(UserWarning, match=r"ran out of pairs after 3 of 743 merges; the vocabulary has 260 tokens"):
+    with pytest.warns(UserWarning, match=r"3 of 743 merges.* 260 tokens"):
         tokenizer = train_bpe(counts, 1000)
     assert tokenizer.vocab_size == 260
     assert tokenizer.provenance["phase1"]["ran_out_of_pairs"] is True
@@ -181,6 +181,10 @@ def test_forced_tokens_are_whole_whatever_the_counts():
     assert tokenizer.provenance["phase1"]["forced_tokens"] == forced
     with pytest.raises(UserError, match="start has merges already"):
         train_bpe(text, 400, start=tokenizer, forced_tokens=["abc"])
+    # A line includes its line feed.
+    assert (
+        b"a\n" in train_bpe(["a\n"], 257, pattern="none", unit="line", forced_tokens=["a\n"], special_tokens=()).vocab
+    )
 
 
 def test_forbidden_tokens_are_counted(real):
