@@ -102,6 +102,7 @@ def test_continuing_from_an_imported_tokenizer_equals_the_reference(corpus, tie_
 def test_an_imported_tokenizer_that_looks_like_ours_keeps_its_ids(real, tmp_path):
     ours = train_bpe(real, 400)
     ours.save(tmp_path)
+    (tmp_path / "superbpe.json").unlink()
     imported = Tokenizer.from_file(tmp_path / "tokenizer.json")
     assert imported.definition.special_layout == "last"
     extended = train_bpe(real, 500, start=imported)
