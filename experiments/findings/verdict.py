@@ -204,7 +204,8 @@ def detail(result: Findings) -> str:
     if compared.rates_change:
         how += f"; other learning rates that are about as good change it by up to {compared.rates_change:.2f}"
     n = len(result.tested)
-    corrected = f", corrected for {n} comparisons with {first}" if n > 1 and compared.tested else ""
+    corrected = f", corrected for {n} comparisons with {first} ({100 * compared.confidence:g} % together)"
+    corrected = corrected if n > 1 and compared.tested else ""
     note = asymmetry(compared.percent, compared.interval, compared.cluster)
     return Lines(f"{difference}{corrected} ({how}).{note}{_division(result)}{_unequal(result)}", *others)
 
@@ -423,7 +424,7 @@ def _interval_of(gap: Gap, first: int, last: int) -> str:
     if gap.intervals is None:
         return ""
     low, high = (f(interval[i] for interval in gap.intervals[first : last + 1]) for i, f in ((0, min), (1, max)))
-    level = "" if gap.level == gap.confidence else f", corrected to {100 * gap.level:.4g} %,"
+    level = "" if gap.level == gap.confidence else f", corrected to {100 * gap.level:.4g} % for the number of arms,"
     return f", with {100 * gap.confidence:g} % intervals{level} from {signed(low, 1)} to {signed(high, 1)} %"
 
 

@@ -39,7 +39,7 @@ def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change(
     assert [row[0] for row in rows] == ["a", "b", "c"]
     assert rows[1][4].splitlines()[-1] == "b better"
     assert rows[1][5] == rows[1][4]  # the same number of tokens of as large a vocabulary
-    assert rows[2][4] == "withheld"
+    assert rows[2][4] == "no verdict"
     header, *rows = tables["Models"]
     assert header == [
         "",
