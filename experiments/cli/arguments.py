@@ -149,9 +149,13 @@ def number(above: float, most: float = math.inf) -> Callable[[str], float]:
 
 def device(text: str) -> str:
     """Name of a device, which PyTorch need not be imported to check. For `type=` of argparse."""
-    if re.fullmatch(r"auto|cpu|cuda(:\d+)?|all", text):
+    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is unknown; use auto, cpu, cuda or cuda:NUMBER")
+
+
+def _device_or_all(text: str) -> str:
+    return text if text == "all" else device(text)
 
 
 def transition(text: str) -> float | str:
@@ -436,7 +440,8 @@ def add_loading(options: Parser) -> None:
         help="token before the first one of a document (the one with which the tokenizer begins a text, or its end of "
         "text)",
     )  # fmt: skip
-    add("--device", type=device, default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
+    devices = "auto, cpu, cuda, or all to spread a model over all GPUs (auto)"
+    add("--device", type=_device_or_all, default="auto", help=devices)
     dtypes = ("auto", "float32", "bfloat16", "float16")
     add("--dtype", choices=dtypes, default="auto", help="weights (fp32 on a CPU, as in the files on a GPU)")
     add("--trust-remote-code", action="store_true", help="execute code in the folders of models")

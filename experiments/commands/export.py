@@ -106,7 +106,11 @@ def _export_tokenizer(arguments: argparse.Namespace, output: Path) -> None:
         ids = ", ".join(f"{string} is {specials[string]}" for string in NANOCHAT)
         console.print(line(f"special tokens: {ids}"), soft_wrap=True)
     is_bare = arguments.to == "tiktoken" or (arguments.to == "hf" and output.suffix == ".json")
-    record = ["the record of its training text"] if arguments.to in ("hf", "tiktoken") and KEY in tokenizer.provenance else []
+    record = (
+        ["the record of its training text"]
+        if arguments.to in ("hf", "tiktoken") and KEY in tokenizer.provenance
+        else []
+    )
     say_left([*record, *(carried.names(tokenizer) if is_bare else ()), *carried.carried(tokenizer).left])
     if arguments.to == "hf" and (note := newest_readers(tokenizer)) is not None:
         console.print(line(f"note: {note}".replace("`", "")), soft_wrap=True)

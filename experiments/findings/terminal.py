@@ -97,7 +97,8 @@ def show_findings(reporter: Reporter, title: str, result: Findings, numbers: Map
 
 def _main_numbers(title: str, result: Findings) -> Table:
     """The main numbers, one row per tokenizer; the page has all others."""
-    columns = ["", "vocabulary", "bytes per token", "bits per byte", "inference FLOPs per byte"]
+    context = f"{result.arms[0].scores.context_bytes:,} B of context"
+    columns = ["", "vocabulary", "bytes per token", "bits per byte", f"inference FLOPs per byte, {context}"]
     differ = False
     if result.trained_here:
         columns.insert(-1, "training FLOPs")

@@ -47,7 +47,7 @@ def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change(
         "bytes per token",
         "bits per byte",
         "training FLOPs",
-        "inference FLOPs per byte",
+        "inference FLOPs per byte, 16 B of context",
     ]
     assert rows[1][:3] == ["b", "300\n3 superwords", "200.000"]
 
