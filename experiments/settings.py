@@ -22,7 +22,7 @@ _LEFT_OUT = {
 }
 
 UNTRACED = "untraced"
-"""Why it cannot be told whether an existing tokenizer was trained on the held-out text, among the settings of an arm."""
+"""Setting of an arm: why it cannot be told whether its existing tokenizer was trained on the held-out text."""
 
 
 def resolved(config: Config, arm: Arm, model: ModelConfig, revision: str | None = None) -> dict[str, Any]:
