@@ -394,10 +394,17 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
     return found
 
 
-def say_left(left: Sequence[str]) -> None:
-    """Print what the source of a result has and the result does not: `left` of `tokenizer.formats.carried`."""
+def say_left(left: Sequence[str], of_model: str = "") -> None:
+    """Print what the source of a result has and the result does not: `left` of `tokenizer.formats.carried`.
+
+    Args:
+        left: The names.
+        of_model: What to do with a model that is among them.
+    """
     if left:
         console.print(line(f"left: {listed(left)}"), soft_wrap=True)
+    if of_model and any(name.endswith(".safetensors") for name in left):
+        console.print(line(of_model), soft_wrap=True)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from experiments.cli.arguments import (
 from experiments.cli.console import finish
 from experiments.numbers import si
 from experiments.progress import Reporter, console
+from experiments.shell import command_text, operand
 from superbpe import PRESETS, train_superbpe
 from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats.carried import carried
@@ -108,7 +109,10 @@ def run(arguments: argparse.Namespace) -> None:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
     reporter.say(repr(extended))
-    say_left(carried(extended).left)
+    command = command_text(["superbpe", "extend-model", operand(arguments.tokenizer), arguments.to, "<FOLDER>"])
+    kept = extended.vocab[: start.vocab_size] == start.vocab
+    hint = f"to extend the model: {command}" if kept else "the model needs its old ids; --keep-ids keeps them"
+    say_left(carried(extended).left, hint)
     again = with_pattern(arguments.tokenizer, arguments.pattern)
     finish(arguments.to, then=["inspect", arguments.to, "--against", *again])
 
