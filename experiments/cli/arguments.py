@@ -25,7 +25,7 @@ from experiments.progress import console, line
 from experiments.shell import operand, reading_options
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, did_you_mean, listed
-from tokenizer.files import shown, weighted
+from tokenizer.files import TOKENIZER_FILES, shown, weighted
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tokenizer.external.load import Pretrained
 
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
-TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
-"""Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 OUT = "folder for the results, replacing earlier ones; other files in it stay"
 STANDARD_INPUT = "-"
 _FOLDER = ("--to", "--out", "--output", "--output-dir")
