@@ -83,8 +83,13 @@ class Parser(argparse.ArgumentParser):
             self.exit(code)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None:
-            check_choice("/".join(action.option_strings), value, list(action.choices))
+        if action.choices is None or value in action.choices:
+            return
+        option = "/".join(action.option_strings)
+        for other in self._actions:
+            if other.option_strings and value in (other.choices or ()):
+                raise UserError(f"{option} {value}: did you mean {'/'.join(other.option_strings)} {value}?")
+        check_choice(option, value, list(action.choices))
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         # A shell expands the tilde in `--to ~/x`, but not in `--to=~/x`.
@@ -98,8 +103,10 @@ class Parser(argparse.ArgumentParser):
         if unknown is not None:
             folder = next((name for name in _FOLDER if name in known), "")
             meant = f" (did you mean {folder}?)" if folder and unknown in _FOLDER else _nearest(unknown, known)
-            if unknown == "--text" and any(action.dest == "text" for action in self._actions):
-                meant = " (name the text without an option)"
+            positional = [action.metavar for action in self._actions if not action.option_strings]
+            names = re.findall(r"\w+", " ".join(map(str, positional)).lower())
+            if (name := unknown.strip("-").removesuffix("s")) in names:
+                meant = f" (name the {name} without an option)"
             message = f"unknown option {unknown}{meant}"
         elif message.startswith("unrecognized") and "--text" in known:
             message += " (text follows --text)"

@@ -46,7 +46,8 @@ def test_one_tokenizer_without_a_text(folders, tmp_path, trained, capsys):
 def test_a_tokenizer_without_merges_and_an_imported_tokenizer_json(folders, tmp_path):
     raw = Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=["<|endoftext|>"])
     raw.save(tmp_path / "bytes")
-    assert main.run(["export", str(folders / "superwords"), str(copy := tmp_path / "superwords.json"), "--to=hf"]) == 0
+    copy = tmp_path / "superwords.json"
+    assert main.run(["export", str(folders / "superwords"), str(copy), "--to=hf"]) == 0
     words = ["--against", copy, "--text", folders / "text.txt"]
     found, imported = inspected(tmp_path / "out", tmp_path / "bytes", *words)["tokenizers"]
     assert (found["ordinary"], found["merges"], found["superwords"]) == (256, 0, 0)
