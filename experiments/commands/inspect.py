@@ -34,6 +34,7 @@ from experiments.report import vocabulary
 from experiments.shell import operand
 from tokenizer import UserError
 from tokenizer.files import shown
+from tokenizer.formats.readers import READERS
 
 if TYPE_CHECKING:
     import argparse
@@ -89,7 +90,9 @@ def run(arguments: argparse.Namespace) -> None:
     _print(found.numbers)
     own = next(iter(patterns.values()))
     pattern = [f"--pattern={own}"] if own else []
-    finish(*found.written, then=["export", operand(named(arguments.tokenizer)[1]), "exported", *pattern, "--to", "hf"])
+    then = ["export", operand(named(arguments.tokenizer)[1]), "exported", *pattern, "--to", "hf"]
+    opens = found.numbers["tokenizers"][0]["opens_in"].get(READERS[0]) == "yes"
+    finish(*found.written, then=then if opens and not Path("exported").exists() else ())
 
 
 def _print(report: Mapping[str, Any]) -> None:
