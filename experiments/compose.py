@@ -21,7 +21,7 @@ from experiments.arms import check_arms, check_name, preset_settings
 from experiments.config import ArmConfig, Config, schema, storable
 from experiments.logging.tracking import check_installed
 from experiments.numbers import with_sizes
-from experiments.shell import setting
+from experiments.shell import setting, with_plain_keys
 from superbpe.rules import PRESETS
 from tokenizer.errors import UserError, did_you_mean
 from tokenizer.fields import limits_of
@@ -170,6 +170,8 @@ def normalized(overrides: Sequence[str]) -> list[str]:
     for text in overrides:
         key, equals, value = text.partition("=")
         adds = "++" if _FREE.match(key) else ""
+        if adds:
+            value = with_plain_keys(value)
         if _SIZES.search(key):
             value = with_sizes(value)
         texts.append(f"{adds}{key}{equals}{value}")

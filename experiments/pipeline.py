@@ -17,7 +17,7 @@ from experiments.arms import resolve_arms
 from experiments.config import part, recorded
 from experiments.progress import Reporter
 from experiments.runs import chains, list_runs
-from experiments.settings import resolved
+from experiments.settings import UNTRACED, resolved
 from experiments.stages import STAGES, corpus, heldout
 from experiments.stages.context import open_context
 from experiments.stages.count import first_pass
@@ -105,6 +105,7 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     text = corpus.prepare(context, config.corpus, budget)
     longest = config.eval.context_bytes if budget else math.inf
     existing = load_existing(context, arms, longest) if "train_bpe" in stages else {}
+    untraced: dict[str, str] = {}
     wanted = "shard" in stages or bool(existing)
 
     def check_documents(documents: Artifact[HeldoutDocuments]) -> None:
@@ -112,7 +113,7 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
             heldout.check_weights(heldout.kinds_of(documents.contents.names["source"]), config.eval.weights)
         for arm in arms:
             if arm.name in existing:
-                check_split(arm, existing[arm.name].tokenizer, text, documents)
+                untraced[arm.name] = check_split(arm, existing[arm.name].tokenizer, text, documents)
 
     trained = [arm for arm in arms if arm.trained]
     passed = first_pass(context, text, trained, documents=wanted, check=check_documents)
@@ -142,8 +143,9 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
         import torch  # noqa: F401 (takes seconds)
     with _torch_threads(config.runner.threads):
         return _models(
-            context, config, stages, text, arms, encoded, runs=runs, folder=folder, documents=documents, overlap=overlap
-        )
+            context, config, stages, text, arms, encoded,
+            runs=runs, folder=folder, documents=documents, overlap=overlap, untraced=untraced,
+        )  # fmt: skip
 
 
 def _models(
@@ -158,6 +160,7 @@ def _models(
     folder: Path,
     documents: Artifact[HeldoutDocuments],
     overlap: Artifact[Contamination] | None,
+    untraced: Mapping[str, str],
 ) -> Outcome:
     """Make the models, their scores and the report."""
     from experiments.findings import terminal
@@ -201,7 +204,7 @@ def _models(
     )
     largest = config.lm.all_sizes[-1]
     rungs = [
-        _described(config, arms, result, shapes[size], overlap)
+        _described(config, arms, result, shapes[size], overlap, untraced)
         for (size, _), result in results.items()
         if size == largest
     ]
@@ -260,11 +263,14 @@ def _described(
     result: Findings,
     model: ModelConfig,
     overlap: Artifact[Contamination] | None,
+    untraced: Mapping[str, str],
 ) -> Findings:
     """Add what the pages say about a comparison: the settings of each arm, and the overlap."""
     named = []
     for arm, compared in zip(arms, result.arms, strict=True):
         settings = resolved(config, arm, model, compared.artifact.contents.revision)
+        if untraced.get(arm.name):
+            settings[UNTRACED] = untraced[arm.name]
         named.append(dataclasses.replace(compared, settings=settings))
     return dataclasses.replace(result, arms=named, overlap=overlap)
 

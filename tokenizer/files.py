@@ -41,6 +41,12 @@ Verify: TypeAlias = Literal["always", "once", "never"]
 SEAL = "seal"
 """Key of a sealed JSON object for the digest of all its other entries."""
 
+TOKENIZER_FILES = {
+    *("superbpe.json", "external.json", "tokenizer.json", "vocab.json", "merges.txt"),
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json"),
+}
+"""Files with the same name in every tokenizer."""
+
 # Checksums computed by this process, keyed by device, inode, size and modification time to detect changes.
 _known: dict[tuple[int, int, int, int], str] = {}
 

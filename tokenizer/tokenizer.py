@@ -392,7 +392,8 @@ class Tokenizer(TokenizerLike):
     def save(self, folder: Path | str) -> None:
         """Write the tokenizer's folder: `superbpe.json`, and `tokenizer.json` where HF can express the tokenizer.
 
-        Chat templates and lists of tokens of a tokenizer that was saved there before are removed.
+        A tokenizer that was saved there before is replaced, whatever it is, as by `save_pretrained` of `transformers`;
+        its chat templates and lists of tokens are removed. The commands write new folders only.
         """
         save(self, Path(folder))
 

@@ -25,7 +25,7 @@ from experiments.progress import console, line
 from experiments.shell import operand, reading_options
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, did_you_mean, listed
-from tokenizer.files import shown, weighted
+from tokenizer.files import TOKENIZER_FILES, shown, weighted
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tokenizer.external.load import Pretrained
 
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
-TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
-"""Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 OUT = "folder for the results, replacing earlier ones; other files in it stay"
 STANDARD_INPUT = "-"
 _FOLDER = ("--to", "--out", "--output", "--output-dir")
@@ -97,8 +95,13 @@ class Parser(argparse.ArgumentParser):
             self.exit(code)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None:
-            check_choice("/".join(action.option_strings), value, list(action.choices))
+        if action.choices is None or value in action.choices:
+            return
+        option = "/".join(action.option_strings)
+        for other in self._actions:
+            if other.option_strings and value in (other.choices or ()):
+                raise UserError(f"{option} {value}: did you mean {'/'.join(other.option_strings)} {value}?")
+        check_choice(option, value, list(action.choices))
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         # A shell expands the tilde in `--to ~/x`, but not in `--to=~/x`.
@@ -112,8 +115,10 @@ class Parser(argparse.ArgumentParser):
         if unknown is not None:
             folder = next((name for name in _FOLDER if name in known), "")
             meant = f" (did you mean {folder}?)" if folder and unknown in _FOLDER else _nearest(unknown, known)
-            if unknown == "--text" and any(action.dest == "text" for action in self._actions):
-                meant = " (name the text without an option)"
+            positional = [action.metavar for action in self._actions if not action.option_strings]
+            names = re.findall(r"\w+", " ".join(map(str, positional)).lower())
+            if (name := unknown.strip("-").removesuffix("s")) in names:
+                meant = f" (name the {name} without an option)"
             message = f"unknown option {unknown}{meant}"
         elif message.startswith("unrecognized") and "--text" in known:
             message += " (text follows --text)"
@@ -162,9 +167,13 @@ def number(above: float, most: float = math.inf) -> Callable[[str], float]:
 
 def device(text: str) -> str:
     """Name of a device, which PyTorch need not be imported to check. For `type=` of argparse."""
-    if re.fullmatch(r"auto|cpu|cuda(:\d+)?|all", text):
+    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is unknown; use auto, cpu, cuda or cuda:NUMBER")
+
+
+def _device_or_all(text: str) -> str:
+    return text if text == "all" else device(text)
 
 
 def transition(text: str) -> float | str:
@@ -407,10 +416,17 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
     return found
 
 
-def say_left(left: Sequence[str]) -> None:
-    """Print what the source of a result has and the result does not: `left` of `tokenizer.formats.carried`."""
+def say_left(left: Sequence[str], of_model: str = "") -> None:
+    """Print what the source of a result has and the result does not: `left` of `tokenizer.formats.carried`.
+
+    Args:
+        left: The names.
+        of_model: What to do with a model that is among them.
+    """
     if left:
         console.print(line(f"left: {listed(left)}"), soft_wrap=True)
+    if of_model and any(name.endswith(".safetensors") for name in left):
+        console.print(line(of_model), soft_wrap=True)
 
 
 @contextmanager
@@ -453,7 +469,8 @@ def add_loading(options: Parser) -> None:
         help="token before the first one of a document (default: the one with which the tokenizer begins a text, or "
         "its end of text)",
     )  # fmt: skip
-    add("--device", type=device, default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs")
+    devices = "auto, cpu, cuda, or all to spread a model over all GPUs"
+    add("--device", type=_device_or_all, default="auto", help=devices)
     dtypes = ("auto", "float32", "bfloat16", "float16")
     add("--dtype", choices=dtypes, default="auto", help="weights (default: fp32 on a CPU, as in the files on a GPU)")
     add("--trust-remote-code", action="store_true", help="execute code in the folders of models")

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
     settings = [word for word in arguments.runs if named(word)[0] is not None]
     runs = [Path(word) for word in arguments.runs if word not in settings]
     if not runs:
-        raise UserError("name folders of runs or sweeps, as in: superbpe compare outputs/")
+        raise UserError("name runs or sweeps of the same held-out text, as in: superbpe compare outputs/DAY/TIME")
     losses = runs[0].suffix == ".parquet" or bool({"document", "nats"} & {*header(runs[0])})
     table = runs[0].suffix == ".csv" and not losses
     if losses and settings:

@@ -14,7 +14,6 @@ from experiments.cli.arguments import (
     OUT,
     STANDARD_INPUT,
     TOKENIZER,
-    TOKENIZER_FILES,
     Parser,
     add_deployment,
     add_text_settings,
@@ -40,7 +39,7 @@ from experiments.progress import Reporter
 from tokenizer import Tokenizer, UserError
 from tokenizer.corpus.records import ending
 from tokenizer.corpus.text_files import READABLE, is_array, named_format
-from tokenizer.files import weighted
+from tokenizer.files import TOKENIZER_FILES, weighted
 
 if TYPE_CHECKING:
     import argparse

@@ -90,7 +90,8 @@ def run(arguments: argparse.Namespace) -> None:
     rows.append(_row("tokens of the text", int(counted.counts.sum()), int(again.counts.sum())))
     title = f"Trimmed to the tokens that {si(counted.n_bytes)}B of text need"
     reporter.table(Table(title, ["", "before", "after", "change", "in percent"], rows))
-    say_left(carried(trimmed.tokenizer).left)
+    source = arguments.tokenizer
+    say_left(carried(trimmed.tokenizer).left, f"the model still has the old ids; --model {source} trims it, too")
     pattern = with_pattern(arguments.tokenizer, arguments.pattern)
     finish(arguments.to, then=["inspect", arguments.to, "--against", *pattern])
 

@@ -20,6 +20,7 @@ from experiments.findings.verdict import at_scale, decisions, statements, worth_
 from experiments.progress import Reporter
 from experiments.report.combining import stored_rungs, tolerance_of
 from experiments.results import plain
+from experiments.shell import with_plain_keys
 from experiments.stages.heldout import check_weights
 from experiments.store import records
 from experiments.store.artifacts import Store
@@ -167,11 +168,11 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
             deployed.append(text)
         elif text.startswith(("eval.weights=", "eval.weights.")):
             try:
-                override = OverridesParser.create().parse_override(text)
+                override = OverridesParser.create().parse_override(with_plain_keys(text))
                 kind, value = override.key_or_group.removeprefix("eval.weights")[1:], cast("Any", override.value())
                 weights |= {name: float(weight) for name, weight in ({kind: value} if kind else value).items()}
             except (HydraException, AttributeError, TypeError, ValueError):
-                raise UserError(f"{text}: write eval.weights={{KIND: NUMBER}}") from None
+                raise UserError(f"{text}: write eval.weights={{KIND: NUMBER}}, with ASCII names") from None
         else:
             raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE or eval.weights={{KIND: 0.4}}")
     return Assumptions(_deployment(deployed), EvalConfig(weights=weights).weights)

@@ -137,8 +137,8 @@ def detect(path: Path) -> tuple[str, list[Path]]:
     # Mistral names them tokenizer.model.v3. A protocol buffer begins with a line feed, tiktoken's base64 does not.
     if ".model" in path.suffixes and read_bytes(path)[:1] == b"\n":
         return "sentencepiece", [path]
-    if path.name == folder.FILE:
-        return "superbpe", [path.parent]
+    if path.name == folder.FILE or (path.name == HF_FILE and path.with_name(folder.FILE).exists()):
+        return "superbpe", [path.parent]  # which says more about the same tokenizer
     for pair in gpt2.PAIRS:
         if path.name in pair:
             return "gpt2", [path.with_name(name) for name in pair]

@@ -166,7 +166,8 @@ def export(tokenizer: Described) -> dict[str, Any]:
     """
     definition = tokenizer.definition
     if (why := next(_differences(definition), None)) is not None:
-        raise UserError(f"the tokenizer cannot be written for tiktoken: {why}. Write it as hf or superbpe")
+        known = "hf or superbpe" if definition.mode == "one-pass" else "superbpe"
+        raise UserError(f"the tokenizer cannot be written for tiktoken: {why}. Write it as {known}")
     ranks = {definition.vocab[i]: i for i in definition.ordinary_ids().tolist()}
     return {
         "pat_str": covering(definition.fence or definition.pattern),

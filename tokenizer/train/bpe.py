@@ -293,12 +293,23 @@ def _counted(
     return counts
 
 
+def keeps_words_together(start: Tokenizer) -> bool:
+    """Whether an imported tokenizer is a copy of one with superwords, in a format that has only the fence."""
+    copied = start.fence is None and "imported" in start.provenance and start.pattern.regex != ""
+    return copied and len(patterns.split("of the", start.pattern)) == 1 and len(start.superword_ids()) > 0
+
+
 def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
     """Number of merges to reach a larger vocabulary; rejects a tokenizer that phase 1 cannot continue from."""
     if not isinstance(start, Tokenizer):
         raise UserError(f"start is not a Tokenizer but {quoted(start)}; load it with Tokenizer.from_pretrained")
     if start.fence is not None:
         raise UserError("start has superwords, after which phase 1 cannot continue; cut it at its transition first")
+    if keeps_words_together(start):
+        raise UserError(
+            f"start is a copy of a tokenizer with superwords: its pattern {start.pattern} does not cut between words; "
+            "continue the original, or train more superwords (train_superbpe)"
+        )
     if vocab_size < start.vocab_size:
         raise UserError(f"vocab_size={vocab_size} is below the {start.vocab_size} tokens of start; use cut instead")
     return vocab_size - start.vocab_size

@@ -249,6 +249,8 @@ def test_a_tilde_is_the_home_in_every_spelling(tmp_path, monkeypatch, mistake):
     assert {path.name for path in tmp_path.iterdir()} >= {"to", "out"}
     assert not (tmp_path / "~").exists()
     assert "(name the text without an option)" in mistake("train", "--text", "a.txt")
+    assert "(name the model without an option)" in mistake("generate", "--models", "a")
+    assert "--format hf: did you mean --to hf?" in mistake("export", "a", "b", "--format", "hf")
     assert "a=a.txt:2: these texts have no names and no weights; write a.txt" in mistake(
         "encode", "to", "a=a.txt:2", "--to", "shards"
     )

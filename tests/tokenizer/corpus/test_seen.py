@@ -103,6 +103,7 @@ def test_every_phase_is_recorded_and_what_has_no_record_is_said(tmp_path, held):
     for tokenizer in whole:
         assert saw(tokenizer, HASHES, held).seen.all()
     train_bpe(HELD, 262).save(tmp_path / "t")
+    assert saw(Tokenizer.from_file(tmp_path / "t" / "tokenizer.json"), HASHES, held).seen.all()
     (tmp_path / "t" / "superbpe.json").unlink()
     imported = Tokenizer.from_file(tmp_path / "t" / "tokenizer.json")
     assert saw(imported, HASHES, held).unknown == "it has no record of its training text"
