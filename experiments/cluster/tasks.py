@@ -125,7 +125,10 @@ class Result:
             raise UserError(f"{error}; delete it, then run the same command again") from None
         with self.path.open("rb") as file, pa.CompressedInputStream(file, "zstd") as packed:
             for names in self.names:
-                yield {name: np.lib.format.read_array(packed) for name in names}
+                block = {name: np.lib.format.read_array(packed) for name in names}
+                for array in block.values():
+                    array.flags.writeable = False  # so that the core borrows its values
+                yield block
 
 
 def execute(work: Work, task: Task, folder: Path) -> Result:

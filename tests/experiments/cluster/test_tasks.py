@@ -188,13 +188,13 @@ def test_an_only_task_that_does_not_start_hangs_if_there_is_room_and_otherwise_a
 
 
 def test_sums_ask_for_memory(tmp_path):
-    """Three times as much as the results take that they add up, and at most what a machine has that runs tasks."""
+    """A multiple of what the results take that they add up, and at most what a machine has that runs tasks."""
     for most in (1 << 40, 100):
         ray, folder = FakeRay(memory=most), tmp_path / str(most)
         cluster = cluster_of(ray)
         results = list(cluster.run(Writing(), numbered(9), folder))
-        add_up(cluster, "numbers", results, lambda group, beat: Writing()(len(group), beat), folder, None)
-        assert [ray.memory[name] for name in sorted(ray.memory)] == [min(most, 3 * 8 * n) for n in (8, 1, 2)]
+        add_up(cluster, "fragments", results, lambda group, beat: Writing()(len(group), beat), folder, None)
+        assert [ray.memory[name] for name in sorted(ray.memory)] == [min(most, 6 * 8 * n) for n in (8, 1, 2)]
 
 
 def test_that_no_machine_is_large_enough_is_said(tmp_path, caplog):
