@@ -27,7 +27,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import finish
 from experiments.fertility.measures import gini
-from experiments.numbers import percent, si
+from experiments.numbers import si
 from experiments.progress import Reporter, Table
 from lm.tables import header
 from superbpe import PHASE1, PRESETS, train_superbpe

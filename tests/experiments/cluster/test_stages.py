@@ -45,7 +45,7 @@ def test_artifacts_are_equal(tiny, corpus, tmp_path, monkeypatch, kind):
     assert files_by_artifact(tmp_path / "ray") == expected
     unfinished = [path for name in ("parts", "tasks") for path in (tmp_path / "ray").rglob(name)]
     assert not unfinished, "results of tasks are deleted"
-    kinds = {"count", "seams", "fragments", "encode", *(["survey"] if kind == "named-sources" else [])}
+    kinds = {"look", "count", "seams", "fragments", "encode", *(["survey"] if kind == "named-sources" else [])}
     assert {name.partition("-")[0] for name in ray.submitted} == kinds
     assert len(ray.submitted) > 30
     assert any(name.startswith("count-sum-1-") for name in ray.submitted), "a tree of sums"

@@ -110,12 +110,32 @@ def test_closing_the_results_cancels_what_runs_and_keeps_what_is_finished(tmp_pa
 
 
 def test_a_folder_that_is_not_shared_is_an_error(tmp_path, monkeypatch):
-    with pytest.raises(UserError, match=r"does not see .*gone; set artifacts to a folder that all machines"):
+    with pytest.raises(UserError, match=r"does not see .*gone; set artifacts .* to a folder that all machines"):
         tasks.execute(Writing(), numbered(1)[0], tmp_path / "gone")
     missing = Result({"number": 0}, tmp_path / "part.data", {"part.data": {"bytes": 3}}, [["number"]], 8)
     monkeypatch.setattr(tasks, "execute", lambda *_: missing)
     with pytest.raises(UserError, match=r"this machine does not see .*part\.data, which .*; set artifacts"):
         run(FakeRay(), Writing(), 1, tmp_path)
+
+
+def test_all_machines_are_asked_whether_they_see_a_folder(tmp_path):
+    class Ray(FakeRay):
+        unseen = ()
+
+        def nodes(self):
+            return [{"NodeID": str(i), "Alive": i < 3, "Resources": {"CPU": 2}} for i in range(4)]
+
+        def sent(self, arguments):
+            work, task, folder = arguments
+            return work, task, folder / "elsewhere" if task.identity in self.unseen else folder
+
+    ray = Ray()
+    cluster_of(ray).check_folder(tmp_path)
+    assert ray.submitted == ["look"] * 3
+    ray.unseen = [2]
+    with pytest.raises(UserError, match=r"does not see .*elsewhere; set artifacts .* to a folder that all machines"):
+        cluster_of(ray).check_folder(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_bytes_of_finished_and_running_tasks_are_reported(tmp_path):

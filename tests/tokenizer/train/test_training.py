@@ -91,7 +91,7 @@ def test_rare_pretokens_are_left_out(real, monkeypatch):
         train_bpe(real, 1000)
     assert train_bpe(real, 1000, min_pretoken_count=5).merges == tokenizer.merges
     # So does what exceeds the memory limit.
-    with pytest.warns(UserWarning, match="which the memory limit of 0 MB does not include; min_pretoken_count=10 would"):
+    with pytest.warns(UserWarning, match="the memory limit of 0 MB does not include; min_pretoken_count=10 would"):
         warn_of_memory(real, 14 * sum(map(len, kept)) - 1, 5)
     warn_of_memory(real, 14 * sum(map(len, kept)), 5)
 
