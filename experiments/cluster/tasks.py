@@ -299,7 +299,8 @@ class Cluster:
         Raises:
             UserError: a machine does not see it.
         """
-        affinity, asked = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy, {}
+        affinity = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        asked: dict[Any, Task] = {}
         with TemporaryDirectory(prefix=".tasks-", dir=folder.resolve()) as place:
             for node in self.ray.nodes():
                 if node["Alive"] and node["Resources"].get("CPU", 0) >= self.threads:
