@@ -313,8 +313,8 @@ class RunnerConfig:
         threads: Number of threads; None for all cores. On a cluster: threads of each task; None for one.
         memory_mb: Memory limit for count tables, in megabytes; None for no limit. Beyond it, phase 1 spills counts to
             disk and adds them up at the end, and phase 2 reads the corpus more often. This does not change the result.
-            The limit does not cover the program, the text that is being read and the finished counts: with 64, counting
-            396 MB of text with 1.6 million distinct pretokens took 323 MB. On a cluster, the limit of each task.
+            The limit does not cover the program, the text that is being read, the finished counts and the merge loop
+            of phase 1, whose memory a warning names if it exceeds the limit. On a cluster, the limit of each task.
         address: Address of the Ray cluster, or `auto`; None for one that is started on this machine.
         part_mb: Size of the part of the corpus that a task reads, in megabytes as stored.
         timeout_s: A task that runs and makes no progress for this many seconds is ended and run again; None for no

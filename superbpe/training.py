@@ -66,7 +66,7 @@ def train_superbpe(
         tie_break: which of the most frequent pairs is merged first, as in `train_bpe`, unless the rules set it.
         threshold: seams that occur less often are cut; None to choose it from a sample.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
-        memory_bytes: memory limit for the fragments of text and the merge loop, in addition to about 60 MB and the
+        memory_bytes: memory limit for the fragments of text and the merge loop, in addition to about 110 MB and the
             vocabulary. If they need more, the corpus is read more often, for the most frequent merges first. None for
             no limit.
         progress: called with bytes of text and merges done.

@@ -65,7 +65,12 @@ def parser() -> Parser:
     )
     add_rule(options)
     add("--special", nargs="+", default=[], metavar="STRING", help="special tokens to add")
-    add("--memory", type=size, metavar="SIZE", help="memory for tables, such as 4GB (default: no limit)")
+    add(
+        "--memory",
+        type=size,
+        metavar="SIZE",
+        help="memory for tables while text is read, such as 4GB (default: no limit)",
+    )
     add_threads(options)
     return options
 

@@ -27,7 +27,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import finish
 from experiments.fertility.measures import gini
-from experiments.numbers import percent, si
+from experiments.numbers import si
 from experiments.progress import Reporter, Table
 from lm.tables import header
 from superbpe import PHASE1, PRESETS, train_superbpe
@@ -37,7 +37,7 @@ from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
 from tokenizer.train.balanced import Balanced, check_balance
-from tokenizer.train.bpe import check_forbid, merges_that_fit, phase1_memory, segment, share_left_out
+from tokenizer.train.bpe import check_forbid, merges_that_fit, segment, warn_of_memory
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, read_counts
 from tokenizer.train.forced import NOT_FORCED, check_forced
 
@@ -157,7 +157,7 @@ def run(arguments: argparse.Namespace) -> None:
             f", {name} counted {weight} times" for name, weight in corpus.config.weights.items() if weight != 1
         )
         reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B{weights}")
-        _say_memory(reporter, counts, arguments)
+        warn_of_memory(counts, arguments.memory, arguments.min_pretoken_count)
         options = {"forced_tokens": arguments.forced_tokens, "progress": reporter.progress, **vetoes}
         options["min_pretoken_count"] = arguments.min_pretoken_count
         with reporter.stage("phase 1"):
@@ -184,21 +184,6 @@ def run(arguments: argparse.Namespace) -> None:
         reporter.say(f"opens in {answer.reader}: {answer.text}")
     page = ["inspect", arguments.to, *([] if arguments.counts else text_options(arguments, corpus.config.all_paths))]
     finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
-
-
-def _say_memory(reporter: Reporter, counts: PretokenCounts, arguments: argparse.Namespace) -> None:
-    """Say what phase 1 takes if that is more than the limit of the tables before it."""
-    limit, least = arguments.memory, arguments.min_pretoken_count
-    if limit is None or (needed := phase1_memory(counts.at_least(least))) <= limit:
-        return
-    least *= 2
-    fewer = counts.at_least(least)
-    share = percent(share_left_out(counts, fewer), 2)
-    reporter.say(
-        f"phase 1 takes about {si(needed)}B, which --memory does not limit; --min-pretoken-count {least} would take "
-        f"{si(phase1_memory(fewer))}B and leave out {share} of the text's pretokens",
-        style="yellow",
-    )
 
 
 def _check_balance(arguments: argparse.Namespace, corpus: Corpus, rules: Rules | None) -> None:

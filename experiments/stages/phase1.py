@@ -13,7 +13,8 @@ from experiments.stages.count import counted
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, usable
 from tokenizer.durable import write_whole
 from tokenizer.files import digest
-from tokenizer.train.bpe import train_bpe
+from tokenizer.train.bpe import train_bpe, warn_of_memory
+from tokenizer.train.counting import PretokenCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,8 +69,11 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
 
     def build(folder: Path) -> TrainedTokenizer:
         counts_of_merges: list[npt.NDArray[np.uint64]] = []
+        counts, limit = counted(family.counts, family.arms[0].bpe), context.runner.memory_mb
+        if limit is not None and isinstance(counts, PretokenCounts):
+            warn_of_memory(counts, limit * 1_000_000, family.arms[0].bpe.min_pretoken_count)
         tokenizer = train_bpe(
-            counted(family.counts, family.arms[0].bpe),
+            counts,
             wanted,
             **merging,
             progress=context.reporter.progress,

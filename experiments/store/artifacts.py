@@ -23,7 +23,7 @@ from experiments.store import bucket
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin, remedied
 from tokenizer import system
 from tokenizer.corpus import remote
-from tokenizer.durable import locked, naming, partial_name, remove_folder, remove_leftovers, sync, sync_all
+from tokenizer.durable import locked, naming, remove_at_once, remove_folder, remove_leftovers, sync, sync_all
 from tokenizer.errors import UserError
 from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, recorded
 
@@ -320,11 +320,8 @@ class Store:
         return sorted(name for name in names if name.startswith(prefix))
 
     def remove(self, name: str) -> None:
-        """Delete an artifact. Its folder is renamed first, so that it is never half deleted under its name."""
-        if (self.root / name).exists():
-            doomed = partial_name(self.root / name)
-            (self.root / name).rename(doomed)
-            remove_folder(doomed, ignore_errors=True)
+        """Delete an artifact."""
+        remove_at_once(self.root / name)
 
     @contextmanager
     def lock(self, name: str, *, wait: bool = True) -> Iterator[bool]:

@@ -233,7 +233,7 @@ def join_parts(
 ) -> dict[str, Any]:
     """Make a folder of shards of what `write_part` has written; files of tokens are moved. Returns the manifest.
 
-    After a kill it can be called again.
+    After a kill it can be called again, until the folder `parts` is removed.
 
     Args:
         target: The folder, one of the targets.
@@ -246,9 +246,7 @@ def join_parts(
         for part in parts:
             folder = part_folder(target, part)
             writer.append_part(folder, read_sealed(folder / _PART)["shards"])
-        manifest = writer.finish(skipped)
-    remove_folder(target.with_name("parts"))
-    return manifest
+        return writer.finish(skipped)
 
 
 def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, documents: NDArray[np.int64]) -> None:

@@ -27,6 +27,8 @@ MOST_TOKENS = 2**32
 """Upper limit of a vocabulary's size: ids are 32-bit numbers."""
 MOST_CELLS = 2**31
 """Places of the merge loop, whose positions are 31-bit numbers."""
+_LOOP_MEMORY = 14
+"""Bytes of memory that the merge loop takes per byte of distinct pretokens; 13 to 15 were measured."""
 
 
 def train_bpe(
@@ -196,9 +198,18 @@ def train_bpe(
     )
 
 
-def phase1_memory(counts: PretokenCounts) -> int:
-    """About how many bytes of memory the merge loop takes, besides the counts: 13 to 15 per byte were measured."""
-    return 14 * len(counts.data)
+def warn_of_memory(counts: PretokenCounts, limit: int | None, min_pretoken_count: int = 1) -> None:
+    """Warn if the merge loop takes more than the memory limit of counting, in bytes, which does not include it."""
+    needed = _LOOP_MEMORY * len(counts.at_least(min_pretoken_count).data)
+    if limit is not None and needed > limit:
+        enough = 2 * min_pretoken_count
+        fewer = counts.at_least(enough)
+        warnings.warn(
+            f"phase 1 takes about {needed / 1e6:.0f} MB, which the memory limit of {limit / 1e6:.0f} MB does not "
+            f"include; min_pretoken_count={enough} would take {_LOOP_MEMORY * len(fewer.data) / 1e6:.0f} MB and leave "
+            f"out {100 * share_left_out(counts, fewer):.2f} % of the text's pretokens",
+            stacklevel=2,
+        )
 
 
 def _too_large(counts: PretokenCounts, least: int) -> str:

@@ -10,6 +10,7 @@ from tests.tokenizer.formats.other_formats import added, hf_file
 from tests.tokenizer.train.small import CORPORA, counts_of, pairs, train_native
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, definition, formats, reference, train_bpe
 from tokenizer.reference import TIE_BREAKS
+from tokenizer.train.bpe import warn_of_memory
 from tokenizer.train.forced import forced_merges
 
 
@@ -89,6 +90,10 @@ def test_rare_pretokens_are_left_out(real, monkeypatch):
     with pytest.raises(UserError, match="use min_pretoken_count=8, which leaves out"):
         train_bpe(real, 1000)
     assert train_bpe(real, 1000, min_pretoken_count=5).merges == tokenizer.merges
+    # So does what exceeds the memory limit.
+    with pytest.warns(UserWarning, match="the memory limit of 0 MB does not include; min_pretoken_count=10 would"):
+        warn_of_memory(real, 14 * sum(map(len, kept)) - 1, 5)
+    warn_of_memory(real, 14 * sum(map(len, kept)), 5)
 
 
 def test_running_out_of_pairs_warns_and_is_recorded():
