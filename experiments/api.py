@@ -104,7 +104,8 @@ def _read(text: Corpus | Sequence[str], max_bytes: int) -> list[Batch]:
     """The documents; of a corpus the beginning of each file, an even share of `max_bytes`, or all of its text."""
     if not isinstance(text, Corpus):
         return [Batch.from_texts(list(text))]
-    batches, parts = list[Batch](), sorted(text.parts("all", target_bytes=0), key=lambda part: part.stored_bytes)
+    batches = list[Batch]()
+    parts = sorted(text.parts("all", target_bytes=0), key=lambda part: part.stored_bytes)
     for n, part in enumerate(parts):
         room = max_bytes // (len(parts) - n)
         part.config, part.skipped = replace(part.config, max_bytes=max(room, 1)), text.skipped
@@ -199,7 +200,7 @@ def compare_runs(
         runs: Folders of runs or sweeps.
         reference: Label of the tokenizer with which the others are compared; None for the first BPE.
         artifacts: Folder to which the runs' artifacts were moved; None if they are where the runs made them.
-        tolerance: Accepted relative difference of equal budgets; None for that of the runs.
+        tolerance: Accepted relative difference of equal budgets; None for the runs' own.
         out: Folder for the page and its numbers; None to write nothing.
 
     Raises:
@@ -217,7 +218,7 @@ def compare_runs(
         deployment = deployment_of(done[0])
     except UserError as error:  # it may be in a configuration folder of the run
         deployment = Deployment()
-        notes.append(f"the run's own deployment, so training FLOPs if deployed are those of the default ({error})")
+        notes.append(f"the run's own deployment, so training FLOPs if deployed assume the default ({error})")
     result, left_out = combining.combine(done, reference, artifacts, tolerance=tolerance, deployment=deployment)
     notes += left_out
     notes += [f"{run.folder}: {_WHY.get(run.status, run.status)}{shorten(run.error or '', 300)}" for run in others]
@@ -276,8 +277,7 @@ def run_pipeline(
     Raises:
         UserError: A setting is wrong, or something that the user can fix happened during the run.
     """
-    from experiments import pipeline
-    from experiments.cli import compose
+    from experiments import compose, pipeline
 
     config = compose.load(settings)
     with records.recorded(folder, settings, config.artifacts) as record:

@@ -124,7 +124,8 @@ def check_name(name: str) -> None:
 
 def check_arms(config: Config) -> None:
     """Raise a UserError for every mistake in the arms that can be found before any text is read."""
-    arms, weights = resolve_arms(config), config.corpus.weights
+    arms = resolve_arms(config)
+    weights = config.corpus.weights
     weighted = any(arm.trained and (arm.recipe == "superbpe" or not arm.bpe.separate_counts) for arm in arms)
     for arm in arms:
         try:
@@ -138,8 +139,12 @@ def check_arms(config: Config) -> None:
 
 def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
     at = f"arms.{name}"
-    recipe = chosen.recipe or ("file" if chosen.file else "pretrained" if chosen.pretrained else None)
-    if recipe is None:
+    recipe = chosen.recipe
+    if not recipe and chosen.file:
+        recipe = "file"
+    elif not recipe and chosen.pretrained:
+        recipe = "pretrained"
+    if not recipe:
         raise UserError(
             f"{at} has no recipe{did_you_mean(name, _USEFUL)}; add {at}.recipe={'|'.join(list(_USEFUL)[:4])}, "
             f"{at}.file=PATH or {at}.pretrained=REPOSITORY"

@@ -232,7 +232,7 @@ class BudgetConfig:
             others take the same steps, each on
             `equal_bytes`: the same text (as much, with `lm.train.context_tokens`);
             `equal_deployed_flops`: as much text as costs the same training FLOPs in the model that will be deployed
-                (`deployment`), whose head is a smaller share of the FLOPs than that of a small model;
+                (`deployment`), whose head is a smaller share of the FLOPs than a small model's;
             `equal_flops`: the same number of training FLOPs of the small models (by the formula in their summaries);
             `equal_tokens`: the same number of tokens.
             In every mode, contexts are equal in bytes unless `lm.train.context_tokens` is set.
@@ -313,8 +313,8 @@ class RunnerConfig:
         threads: Number of threads; None for all cores. On a cluster: threads of each task; None for one.
         memory_mb: Memory limit for count tables, in megabytes; None for no limit. Beyond it, phase 1 spills counts to
             disk and adds them up at the end, and phase 2 reads the corpus more often. This does not change the result.
-            The limit does not cover the program, the text that is being read and the finished counts: with 64, counting
-            396 MB of text with 1.6 million distinct pretokens took 323 MB. On a cluster, the limit of each task.
+            The limit does not cover the program, the text that is being read, the finished counts and the merge loop
+            of phase 1, whose memory a warning names if it exceeds the limit. On a cluster, the limit of each task.
         address: Address of the Ray cluster, or `auto`; None for one that is started on this machine.
         part_mb: Size of the part of the corpus that a task reads, in megabytes as stored.
         timeout_s: A task that runs and makes no progress for this many seconds is ended and run again; None for no
@@ -388,7 +388,7 @@ class Config:
 
 @cache
 def schema(cls: type) -> DictConfig:
-    """Return a typed node that YAML can be merged into. That of a frozen class would be read-only."""
+    """Return a typed node that YAML can be merged into. The node of a frozen class would be read-only."""
     from omegaconf import DictConfig, OmegaConf  # slow to import
 
     def writable(node: Any) -> DictConfig:

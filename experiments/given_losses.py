@@ -58,7 +58,8 @@ def read_losses(path: Path) -> dict[str, list[Evaluation]]:
     if len(rows) < 2:
         raise UserError(f"{path} has {counted(len(rows), 'arm')}; at least 2 are required")
     reference = next(iter(rows))
-    seeds, first = sorted(rows[reference]), rows[reference][min(rows[reference])]
+    seeds = sorted(rows[reference])
+    first = rows[reference][min(rows[reference])]
     evaluations = {}
     for arm, by_seed in rows.items():
         if sorted(by_seed) != seeds:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from lm.evaluate.deployment import Deployment
     from lm.evaluate.forward import ScorableModel
-    from lm.hf.first_token import Start
+    from lm.hf.first_token import StartToken
     from lm.model.language_model import LanguageModel
     from tokenizer import Corpus
     from tokenizer.external.load import Pretrained
@@ -100,7 +100,7 @@ class Loading:
     starts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def place(self) -> torch.device:
-        """Return the device of models; of those that are spread over all GPUs, that of their inputs."""
+        """Return the device of models; for models that are spread over all GPUs, the device of their inputs."""
         import torch
 
         from lm.model.device import resolve_device
@@ -154,7 +154,8 @@ class OpenedModel:
 
     def __init__(self, given: GivenModel, loading: Loading, cache: Path) -> None:
         self.given, self._loading, self._cache = given, loading, cache
-        self.folder, self.revision = Path(given.model), None
+        self.folder = Path(given.model)
+        self.revision = None
         self.own = artifact_at(self.folder, TrainedModel) if self.folder.exists() else None
         if not self.folder.exists():
             name, _, revision = given.model.partition("@")
@@ -186,13 +187,13 @@ class OpenedModel:
         return None if self._named.tokenizer.end_of_text is None else self._named.tokenizer.end_id
 
     @cached_property
-    def start(self) -> Start:
+    def start(self) -> StartToken:
         """The token before the first one of a document."""
-        from lm.hf.first_token import ENDS, Start, start_of
+        from lm.hf.first_token import ENDS, StartToken, start_of
 
         tokenizer, starts = self._named.tokenizer, self._loading.starts
         if self.own is not None:
-            return Start(str(tokenizer.end_of_text), tokenizer.end_id, ENDS)
+            return StartToken(str(tokenizer.end_of_text), tokenizer.end_id, ENDS)
         return start_of(self.folder, tokenizer, starts.get(self.given.arm, starts.get("")))
 
     def identity(self) -> dict[str, Any]:
@@ -305,7 +306,7 @@ def score_models(
     The same call resumes after an interruption, and scores only models, texts and settings that are new.
 
     Args:
-        models: The models. Those of one arm with equal budgets are its seeds, in order. The first arm is the reference.
+        models: The models. Those of an arm with equal budgets are its seeds, in order. The first arm is the reference.
         text: The text; its held-out split is scored (`CorpusConfig.heldout_paths`).
         out: Folder for the page, its numbers, and the record that `compare_runs` reads.
         loading: How models are loaded.
@@ -322,7 +323,7 @@ def score_models(
     settings = settings or default_settings()
     with (
         records.recorded(out, [], artifacts) as record,
-        open_context(out, artifacts, RunnerConfig(), shown_by, "none", "", {}, on_use=record.uses) as context,
+        open_context(out, artifacts, RunnerConfig(), shown_by, on_use=record.uses) as context,
     ):
         return _score(context, record, models, text, out, loading or Loading(), settings, deployment, tolerance)
 
@@ -380,15 +381,17 @@ def _score(
     tokenizer_of = {given.arm: _tokenizer(context, given.arm, model) for given, model in reversed(opened.items())}
     shards, _ = encode(context, ShardConfig(), text, {name: tokenizer_of[name] for name in rungs[0]}, documents)
     encoded = {name: EncodedArm.of(tokenizer_of[name], None, heldout_of) for name, heldout_of in shards.items()}
-    scores, of_arm = {}, Counter(given.arm for given in models)
+    scores = {}
+    of_arm = Counter(given.arm for given in models)
     numbers = {name: count(1) for name in of_arm}
     for given, model in opened.items():
         name = given.arm if of_arm[given.arm] == 1 else f"{given.arm} {next(numbers[given.arm])}"
         try:
             artifact = _artifact(context, name, given, model)
             found = evaluate.score(
-                context, settings, loading.device, name, artifact, encoded[given.arm], documents, opened=model.open
-            )
+                context, settings, artifact, encoded[given.arm], documents, name=name, device=loading.device,
+                opened=model.open,
+            )  # fmt: skip
         except UserError as error:
             raise UserError(f"{name}: {error}") from error
         scores[given] = artifact, found

@@ -8,16 +8,16 @@ _UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT])(i?)B?\b", re.IGNORECASE)
 
 
-def si(value: float, digits: int = 3) -> str:
-    """Format a number with an SI prefix.
+def si(value: float) -> str:
+    """Format a number with an SI prefix and three digits.
 
     >>> si(94_200_000), si(512), si(0)
     ('94.2M', '512', '0')
     """
     for limit, suffix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit * 0.9995:
-            return f"{value / limit:.{digits}g}{suffix}"
-    return f"{value:.{digits}g}"
+            return f"{value / limit:.3g}{suffix}"
+    return f"{value:.3g}"
 
 
 def percent(share: float, digits: int = 1) -> str:

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.__main__ import main
 from experiments.arms import resolve_arms
 from experiments.config import part, recorded
 from experiments.progress import Reporter
 from experiments.runs import chains, list_runs
-from experiments.settings import resolved
+from experiments.settings import UNTRACED, resolved
 from experiments.stages import STAGES, corpus, heldout
 from experiments.stages.context import open_context
 from experiments.stages.count import first_pass
@@ -107,6 +105,9 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     text = corpus.prepare(context, config.corpus, budget)
     longest = config.eval.context_bytes if budget else math.inf
     existing = load_existing(context, arms, longest) if "train_bpe" in stages else {}
+    untraced: dict[str, str] = {}
+    if context.cluster is not None:
+        context.cluster.check_folder(context.store.root)
     wanted = "shard" in stages or bool(existing)
 
     def check_documents(documents: Artifact[HeldoutDocuments]) -> None:
@@ -114,11 +115,13 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
             heldout.check_weights(heldout.kinds_of(documents.contents.names["source"]), config.eval.weights)
         for arm in arms:
             if arm.name in existing:
-                check_split(arm, existing[arm.name].tokenizer, text, documents)
+                untraced[arm.name] = check_split(arm, existing[arm.name].tokenizer, text, documents)
 
     trained = [arm for arm in arms if arm.trained]
     passed = first_pass(context, text, trained, documents=wanted, check=check_documents)
-    tokenizers = make_tokenizers(context, text, arms, stages, existing, passed.counts, budget, longest)
+    tokenizers = make_tokenizers(
+        context, text, arms, stages, existing, passed.counts, budget=budget, context_bytes=longest
+    )
     if "shard" not in stages:
         return Outcome()
     from experiments.findings import precision  # slow to import, though without Torch
@@ -141,7 +144,10 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     with context.reporter.stage("load PyTorch"):
         import torch  # noqa: F401 (takes seconds)
     with _torch_threads(config.runner.threads):
-        return _models(context, config, stages, text, arms, encoded, runs, folder, documents, overlap)
+        return _models(
+            context, config, stages, text, arms, encoded,
+            runs=runs, folder=folder, documents=documents, overlap=overlap, untraced=untraced,
+        )  # fmt: skip
 
 
 def _models(
@@ -151,14 +157,16 @@ def _models(
     text: Text,
     arms: Sequence[Arm],
     encoded: Mapping[str, EncodedArm],
+    *,
     runs: Sequence[Run],
     folder: Path,
     documents: Artifact[HeldoutDocuments],
     overlap: Artifact[Contamination] | None,
+    untraced: Mapping[str, str],
 ) -> Outcome:
     """Make the models, their scores and the report."""
     from experiments.findings import terminal
-    from experiments.findings.compared import compare_runs
+    from experiments.findings.compared import compare_rungs
     from experiments.stages import evaluate, luck, plan, tuning
     from experiments.stages.model_tasks import place
     from lm.evaluate.comparison import FEWEST_SEEDS
@@ -180,7 +188,9 @@ def _models(
     if "evaluate" not in stages:
         return Outcome()
     scores = {
-        run: evaluate.score(context, scoring, plans[run].device, str(run), model, encoded[run.arm], documents)
+        run: evaluate.score(
+            context, scoring, model, encoded[run.arm], documents, name=str(run), device=plans[run].device
+        )
         for run, model in models.items()
     }
     chosen = {
@@ -191,10 +201,12 @@ def _models(
     lucks = {}
     if config.eval.tokenizer_luck and len(arms) > 1 and config.lm.n_seeds >= FEWEST_SEEDS:
         lucks = luck.measure(context, text, arms, encoded, documents)
-    results = compare_runs(context, text, encoded, models, scores, config.budget, config.deployment, chosen, lucks)
+    results = compare_rungs(
+        context, text, encoded, models, scores, config.budget, config.deployment, tuning=chosen, luck=lucks
+    )
     largest = config.lm.all_sizes[-1]
     rungs = [
-        _described(config, arms, result, shapes[size], overlap)
+        _described(config, arms, result, shapes[size], overlap, untraced)
         for (size, _), result in results.items()
         if size == largest
     ]
@@ -220,7 +232,9 @@ def _encoded(
     terminal.show_fertility(context, [(arm.label, heldout[name].contents) for name, arm in tokenizers.items()])
     counts = next((arm.counts.contents for arm in tokenizers.values() if arm.counts), None)
     words = config.eval.contamination
-    training, overlap = encode(context, settings, text, tokenizers, documents, heldout, counts, words)
+    training, overlap = encode(
+        context, settings, text, tokenizers, documents, heldout_of=heldout, counts=counts, ngram_words=words
+    )
     encoded = {name: EncodedArm.of(arm, training[name], heldout[name]) for name, arm in tokenizers.items()}
     return encoded, overlap
 
@@ -251,11 +265,14 @@ def _described(
     result: Findings,
     model: ModelConfig,
     overlap: Artifact[Contamination] | None,
+    untraced: Mapping[str, str],
 ) -> Findings:
     """Add what the pages say about a comparison: the settings of each arm, and the overlap."""
     named = []
     for arm, compared in zip(arms, result.arms, strict=True):
         settings = resolved(config, arm, model, compared.artifact.contents.revision)
+        if untraced.get(arm.name):
+            settings[UNTRACED] = untraced[arm.name]
         named.append(dataclasses.replace(compared, settings=settings))
     return dataclasses.replace(result, arms=named, overlap=overlap)
 
@@ -269,10 +286,13 @@ def _shown(
     from experiments.findings.next_step import next_step
     from experiments.report import artifact, over_compute
 
-    page, numbers, result, records = None, None, rungs[-1], list(map(record, rungs))
+    page = numbers = None
+    result = rungs[-1]
+    records = [record(rung) for rung in rungs]
     if "report" in stages:
         folder_of_page = artifact.report(context, config.deployment, text, result, recorded(config)).path
-        page, numbers = folder_of_page / artifact.PAGE, read_json(folder_of_page / artifact.NUMBERS)
+        page = folder_of_page / artifact.PAGE
+        numbers = read_json(folder_of_page / artifact.NUMBERS)
     terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1, numbers=numbers)
     step = next_step(list(result.tested.values()), result.arms[0].settings, command_line(), result.seed_seconds)
     if len(rungs) > 1:
@@ -293,8 +313,3 @@ def _torch_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-if __name__ == "__main__":  # the same as `superbpe pipeline`, for launchers that start a module
-    sys.argv[:1] = ["superbpe", "pipeline"]
-    main()

@@ -163,7 +163,8 @@ class Reporter:
 
     def __init__(self, target: Console = console, *, prefix: str = "", alone: bool = True) -> None:
         self._console = target
-        self._prefix, self._may_draw = prefix, alone and target.is_terminal
+        self._prefix = prefix
+        self._may_draw = alone and target.is_terminal
         self._lock = threading.RLock()
         self._stage = ""
         self._note = ""
@@ -249,5 +250,5 @@ class Reporter:
 
 
 def quiet() -> Reporter:
-    """A reporter that shows nothing; errors and warnings are those of Python."""
+    """A reporter that shows nothing; errors and warnings appear as Python shows them."""
     return Reporter(_HarmlessConsole(quiet=True))

@@ -293,7 +293,7 @@ class Tuning(Contents):
     """The factor on the peak learning rates of an arm's models.
 
     Attributes:
-        factor: The chosen factor, that of the run with the lowest loss; 1 without tuning.
+        factor: The chosen factor: the run with the lowest loss had it; 1 without tuning.
         runs: The runs, by increasing factor.
     """
 
@@ -320,7 +320,7 @@ class Luck(Contents):
         halves: Identity of the halves and of the held-out text, which arms with the same text share.
         kinds: Kinds of the held-out text; [""] if it has none.
         n_bytes: Bytes of each kind.
-        share: Bytes of the text that was divided over those of the whole text.
+        share: Bytes of the text that was divided over the bytes of the whole text.
         bits_per_byte: Losses of each division, half and kind; empty if they were not measured.
         missing: Why they were not measured; empty if they were.
     """
@@ -380,7 +380,7 @@ class ArmRecord(Contents):
         bytes_per_token: Bytes per token on the held-out text.
         bits_per_byte: Loss on the held-out text.
         interval: Confidence interval of the loss.
-        percent: Difference of the bits per byte to those of the first arm, in percent of them.
+        percent: Difference of the bits per byte from the first arm's, in percent of the first arm's.
         verdict: `better`, `worse` or `undecided` against the first arm, or `withheld`.
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`).

@@ -52,15 +52,27 @@ def setting(key: str, value: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, dict):  # Hydra reads no quotes in keys
-        keys = {key: re.sub("[: ]", r"\\\g<0>", key) for key in value}
-        return f"{{{','.join(f'{keys[key]}:{_value(value[key])}' for key in value)}}}"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_key(key)}:{_value(value[key])}' for key in value)}}}"
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_value, value))}]"
     if not isinstance(value, str):
         return json.dumps(value)
     literal = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
     return '"' + re.sub(r'(\\*)("|\Z)', lambda end: 2 * end[1] + end[2].replace('"', '\\"'), literal) + '"'
+
+
+def with_plain_keys(value: str) -> str:
+    r"""Return a mapping as Hydra reads it, which reads no quotes in keys.
+
+    >>> print(with_plain_keys('{"plain text": 0.4, code: 0.6}'))
+    {plain\ text: 0.4, code: 0.6}
+    """
+    return re.sub(r"""([{,]\s*)(["'])([^"']+)\2(?=\s*:)""", lambda found: found[1] + _key(found[3]), value)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\\()\[\]{}:=, \t]", r"\\\g<0>", name)
 
 
 def hydra_names(names: Iterable[str], also: str = "") -> dict[str, str]:

@@ -33,14 +33,16 @@ class Column(NamedTuple):
     needed: bool = True
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row: where it is, for messages, and its values by column; None for one that is left out."""
 
     place: str
     values: dict[str, Any]
 
 
-def read_table(path: Path, columns: Mapping[str, Column], others: Column | None = None, hint: str = "") -> list[Row]:
+def read_table(
+    path: Path, columns: Mapping[str, Column], others: Column | None = None, hint: str = ""
+) -> list[TableRow]:
     """Read a CSV (RFC 4180, UTF-8) or Parquet table.
 
     Args:
@@ -52,8 +54,10 @@ def read_table(path: Path, columns: Mapping[str, Column], others: Column | None 
     Raises:
         UserError: If the file cannot be read, a column is missing or repeated, or a value is missing or wrong.
     """
-    chosen, rows = dict(columns), list[Row]()
-    if len(names := header(path)) == 1 and (separator := re.search("[;\t|]", names[0])):
+    chosen = dict(columns)
+    rows: list[TableRow] = []
+    names = header(path)
+    if len(names) == 1 and (separator := re.search("[;\t|]", names[0])):
         raise UserError(f"{path}: its columns are separated by {separator[0]!r}; separate them by commas")
     form = "parquet" if path.suffix == ".parquet" else "csv"
     for number, record in enumerate(records_of((path, form), CorpusConfig()), 1):
@@ -66,7 +70,7 @@ def read_table(path: Path, columns: Mapping[str, Column], others: Column | None 
                 chosen |= {name: others for name in names if name not in columns}
         place = f"{path}, row {number}"
         rows.append(
-            Row(place, {name: _value(place, name, record.get(name), column) for name, column in chosen.items()})
+            TableRow(place, {name: _value(place, name, record.get(name), column) for name, column in chosen.items()})
         )
     if not rows:
         raise UserError(f"{path} has no rows")

@@ -52,7 +52,7 @@ class Found:
     about: dict[str, Any]
 
 
-class Search:
+class MergeSearch:
     """The search for merges: passes over the corpus with thresholds, and the merge loop."""
 
     def __init__(
@@ -132,7 +132,8 @@ class Search:
     def _search(self, corpus: Runner, lowest: int) -> Found:
         """Count fragments and merge, until no merge of the vocabulary can be missing."""
         trainer, min_count = self.trainer, self.rules.min_count
-        threshold, stages = lowest, 0
+        threshold = lowest
+        stages = 0
         complete = 2**64  # all merges of at least this count are found
         while True:
             threshold = self._count_fragments(corpus, threshold, complete)

@@ -231,7 +231,8 @@ def _check_whole_pretokens(tokenizer: Tokenizer, rules: Rules) -> None:
     ids = tokenizer.ordinary_ids()
     unmerged = ids[tokenizer.definition.encoder.tokens_in_tokens()[ids] > 1].tolist()
     # A pretoken is text, so it is never a token with part of a character.
-    only = [token for i in unmerged if (token := tokenizer.vocab[i]).decode(errors="ignore").encode() == token]
+    tokens = [tokenizer.vocab[i] for i in unmerged]
+    only = [token for token in tokens if token.decode(errors="ignore").encode() == token]
     if not only:
         return
     such = quoted(only[0].decode())

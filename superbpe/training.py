@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from superbpe.passes import Local, Runner
 from superbpe.rules import PRESETS, Rules
-from superbpe.search import Found, Search
+from superbpe.search import Found, MergeSearch
 from superbpe.sources import opened
 from superbpe.start import Start, resolve_start
 from tokenizer.corpus.seen import KEY, Recorder
@@ -47,7 +47,7 @@ def train_superbpe(
 
     Args:
         tokenizer: phase 1: plain BPE with at least as many merges as the transition keeps, of any pattern and unit
-            (`superbpe.rules.PHASE1` lists those of each preset). If its ids follow another layout than ours, as in most
+            (`superbpe.rules.PHASE1` lists each preset's). If its ids follow another layout than ours, as in most
             imported tokenizers, it is cut at the transition (`Tokenizer.cut`), and superwords get the ids after its
             special tokens.
         text: phase 1's text or another: anything that `count_pretokens` takes, apart from counts. It is read several
@@ -66,7 +66,7 @@ def train_superbpe(
         tie_break: which of the most frequent pairs is merged first, as in `train_bpe`, unless the rules set it.
         threshold: seams that occur less often are cut; None to choose it from a sample.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
-        memory_bytes: memory limit for the fragments of text and the merge loop, in addition to about 60 MB and the
+        memory_bytes: memory limit for the fragments of text and the merge loop, in addition to about 110 MB and the
             vocabulary. If they need more, the corpus is read more often, for the most frequent merges first. None for
             no limit.
         progress: called with bytes of text and merges done.
@@ -91,7 +91,7 @@ def train_superbpe(
         if value is not None:
             check_whole(name, value, 1, 2**63 - 1)
     start = resolve_start(tokenizer, rules, vocab_size, transition, transition_merges, keep_ids=keep_ids)
-    search = Search(
+    search = MergeSearch(
         start,
         tie_break=tie_break,
         threads=thread_count(threads),
@@ -99,8 +99,10 @@ def train_superbpe(
         progress=progress,
     )
     normalizer = tokenizer if tokenizer.preparation.forms else None
-    # Other machines do not record what they read.
-    recorder = Recorder([tokenizer.provenance.get(KEY), *[None] * isinstance(text, Runner)])
+    read = [tokenizer.provenance.get(KEY)]
+    if isinstance(text, Runner):
+        read.append(None)  # other machines do not record what they read
+    recorder = Recorder(read)
     runner = text if isinstance(text, Runner) else Local(opened(text, recorder, field=field))
     result = search.run(runner, normalizer, threshold)
     missing = start.n_merges - result.n_kept - len(result.superwords.counts)

@@ -9,7 +9,7 @@ import pytest
 
 import configs
 from experiments.arms import resolve_arms
-from experiments.cli.compose import choices, load
+from experiments.compose import choices, load
 from experiments.config import (
     BUDGETS,
     BpeConfig,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli.compose import check, keys
 from experiments.cli.main import NAMES
+from experiments.compose import check, keys
 from superbpe.rules import PHASE1
 from tests.composition import reuse_parts
 

@@ -157,7 +157,7 @@ class Definition:
 
         `special_tokens` are in the order of their ids. `special_layout` is the order of all ids: "last" (bytes, merges,
         special tokens), "first" (special tokens, bytes, merges) or "after-bytes" (bytes, special tokens, merges). By
-        default, all merges belong to phase 1. The other arguments are those of the class.
+        default, all merges belong to phase 1. The other arguments are as for the class.
         """
         ranks = _rows(merges, "merges are pairs of ranks")
         check_strings("special_tokens", special_tokens)
@@ -300,7 +300,9 @@ class Definition:
         """
         if self.special_tokens.keys() >= set(strings):
             return self
-        ids, added, new = self.special_tokens.copy(), dict(self.preparation.added_tokens), count(self.vocab_size)
+        ids = self.special_tokens.copy()
+        added = dict(self.preparation.added_tokens)
+        new = count(self.vocab_size)
         unmerged = dict(self.unmerged)
         for string in strings:
             if string in added:
@@ -459,7 +461,7 @@ def spell(
     special_tokens: Mapping[str, int],
     text: Collection[str] = (),
 ) -> list[bytes]:
-    """Bytes of each token, by id; b"" for unused ids. The strings of `text` may be those of ordinary tokens, too.
+    """Bytes of each token, by id; b"" for unused ids. The strings of `text` may be ordinary tokens, too.
 
     Raises:
         UserError: two tokens have the same id, or two ordinary tokens the same bytes; a merge joins an id that does not

@@ -1,4 +1,4 @@
-"""Conversion of texts and ids from users' types to those of the native core."""
+"""Conversion of texts and ids from users' types to the native core's."""
 
 from __future__ import annotations
 

@@ -53,6 +53,14 @@ def remove_folder(path: Path, *, ignore_errors: bool = False) -> None:
         shutil.rmtree(path, ignore_errors=ignore_errors)
 
 
+def remove_at_once(path: Path) -> None:
+    """Delete a folder, if it exists. It is renamed first, so that it is never half deleted under its name."""
+    if path.exists():
+        doomed = partial_name(path)
+        path.rename(doomed)
+        remove_folder(doomed, ignore_errors=True)
+
+
 @contextmanager
 def locked(path: Path, on_wait: Callable[[], object] | None = None) -> Iterator[bool]:
     """Hold the lock of a file or a folder, which the kernel releases when its holder dies.

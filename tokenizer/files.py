@@ -41,6 +41,12 @@ Verify: TypeAlias = Literal["always", "once", "never"]
 SEAL = "seal"
 """Key of a sealed JSON object for the digest of all its other entries."""
 
+TOKENIZER_FILES = {
+    *("superbpe.json", "external.json", "tokenizer.json", "vocab.json", "merges.txt"),
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json"),
+}
+"""Files with the same name in every tokenizer."""
+
 # Checksums computed by this process, keyed by device, inode, size and modification time to detect changes.
 _known: dict[tuple[int, int, int, int], str] = {}
 
@@ -162,7 +168,8 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
 
 def _finite(text: str) -> float:
     """A number of JSON, which has no NaN and no infinity; Python's parser accepts both."""
-    if not math.isfinite(value := float(text)):
+    value = float(text)
+    if not math.isfinite(value):
         raise ValueError(f"the number {text} is not finite")
     return value
 

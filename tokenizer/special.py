@@ -109,7 +109,7 @@ class SpecialSets:
         """
         preparation, forbidden = self.resolve(allowed, disallowed)
         if forbidden is not None and (found := forbidden[1].find(text)) is not None:
-            _refuse("the text", forbidden[0][found])
+            _reject("the text", forbidden[0][found])
         return preparation
 
     def check_batch(
@@ -118,7 +118,7 @@ class SpecialSets:
         """`check` for many texts."""
         preparation, forbidden = self.resolve(allowed, disallowed)
         if forbidden is not None and (found := forbidden[1].find_in_batch(texts, threads)) is not None:
-            _refuse(f"text {found[0]}", forbidden[0][found[1]])
+            _reject(f"text {found[0]}", forbidden[0][found[1]])
         return preparation
 
     def resolve(self, allowed: Allowed, disallowed: Disallowed) -> tuple[_native.Preparation | None, _Forbidden | None]:
@@ -171,7 +171,7 @@ def _as_set(strings: Any, name: str, every: frozenset[str]) -> frozenset[str]:
     return frozenset(strings)
 
 
-def _refuse(what: str, string: str) -> NoReturn:
+def _reject(what: str, string: str) -> NoReturn:
     raise UserError(
         f"{what} contains the special string {quoted(string)}: pass allowed_special={{{quoted(string)}}} to make "
         "it a special token, or disallowed_special=() to encode it as ordinary text"

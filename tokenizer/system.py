@@ -122,7 +122,7 @@ def limit_process(seconds: int, n_bytes: int) -> None:
 
 
 def n_cores() -> int:
-    """Number of cores available to this process; on Windows and macOS those of the machine."""
+    """Number of cores available to this process; on Windows and macOS all of the machine's."""
     cores = os.cpu_count() or 1
     if sys.platform == "linux":
         cores = len(os.sched_getaffinity(0))

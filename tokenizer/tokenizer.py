@@ -120,7 +120,7 @@ class Tokenizer(TokenizerLike):
         return np.union1d(self.ordinary_ids(), [*self.preparation.added_tokens.values()]).astype(np.int64)
 
     def unreachable_ids(self) -> npt.NDArray[np.int64]:
-        """Those of `text_ids` that no text becomes, as far as that is known, sorted.
+        """Tokens of `text_ids` that no text becomes, as far as that is known, sorted.
 
         A token that is text is encoded alone and between other characters (`AROUND`). A token with part of a character
         is not text by itself: it is unreachable if its bytes do not merge to it, or if UTF-8 never uses one of them.
@@ -280,7 +280,7 @@ class Tokenizer(TokenizerLike):
         allowed_special: Allowed = frozenset(),
         max_pending_bytes: int = MAX_PENDING_BYTES,
     ) -> Iterator[Ids]:
-        r"""Encode a text that arrives in parts. The ids equal those of `encode` on the whole text.
+        r"""Encode a text that arrives in parts. The ids are the same as from `encode` on the whole text.
 
         Text is buffered until a position at which this tokenizer always cuts, whatever follows: a position between two
         characters where the pattern and the fence are known to cut (or where they cut each side the same way as the
@@ -315,7 +315,7 @@ class Tokenizer(TokenizerLike):
     def count_tokens_batch(self, texts: Texts, *, threads: int | None = None) -> npt.NDArray[np.int64]:
         """int64 [len(texts)]: number of ids of each text. Special strings are ordinary text.
 
-        Arguments are those of `encode_batch`. Each thread holds the ids of one text at a time.
+        Arguments are as for `encode_batch`. Each thread holds the ids of one text at a time.
         """
         given, count = documents.given(texts), thread_count(threads)
         return self.definition.encoder.count_tokens(given, count, self._specials.ordinary)
@@ -366,7 +366,7 @@ class Tokenizer(TokenizerLike):
     def cut(self, vocab_size: int) -> Tokenizer:
         """Shrink the vocabulary: keep the first tokens, and the merges whose parts and product are among them.
 
-        Ids do not change, except those of special tokens after all other tokens: these move down, to the ids that
+        Ids do not change, except that special tokens after all other tokens move down, to the ids that
         training to this size would have given them.
 
         Raises:
@@ -392,7 +392,8 @@ class Tokenizer(TokenizerLike):
     def save(self, folder: Path | str) -> None:
         """Write the tokenizer's folder: `superbpe.json`, and `tokenizer.json` where HF can express the tokenizer.
 
-        Chat templates and lists of tokens of a tokenizer that was saved there before are removed.
+        A tokenizer that was saved there before is replaced, whatever it is, as by `save_pretrained` of `transformers`;
+        its chat templates and lists of tokens are removed. The commands write new folders only.
         """
         save(self, Path(folder))
 
@@ -480,5 +481,6 @@ def _pushed(stream: _native.EncodeStream, parts: Iterable[str]) -> Iterator[Ids]
             raise
         if len(ids):
             yield ids
-    if len(ids := stream.push("", last=True)):
-        yield ids
+    rest = stream.push("", last=True)
+    if len(rest):
+        yield rest

@@ -105,7 +105,7 @@ def trim(
 
     Args:
         tokenizer: the tokenizer.
-        counts: [vocab_size], occurrences by id, such as those of `count_ids`.
+        counts: [vocab_size], occurrences by id, as `count_ids` returns them.
         vocab_size: size of the result.
         least_count: leaves that occur less often are removed; 1 if `vocab_size` is not given.
         keep: ids of further tokens that stay. Those that the post-processor and `generation_config.json` of an imported

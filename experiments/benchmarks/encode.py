@@ -90,7 +90,7 @@ def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> list[
 
 
 def ratio(jobs: Sequence[Job], call: str) -> str:
-    """Our MB per CPU second, that of the fastest other encoder with HF's ids, its name, and their ratio."""
+    """Our MB per CPU second, the fastest other encoder's with HF's ids, its name, and their ratio."""
     # The fastest round: the work is so short that one disturbance is half of it.
     rates = {
         job.name.partition(",")[0]: max(facts["bytes"] / facts["CPU s"] for facts in job.rounds) / 1e6

@@ -42,7 +42,7 @@ class Job:
         job: Key in `jobs.JOBS`.
         arguments: Arguments of the job, JSON-able.
         python: Interpreter with the library.
-        rounds: Measurements of each run: those of the job, and `wall` seconds of the whole process; or why there are
+        rounds: Measurements of each run: the job's own, and `wall` seconds of the whole process; or why there are
             none (`refused`).
         lines: What the last run wrote: merges, or digests of ids.
     """

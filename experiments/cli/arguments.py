@@ -25,7 +25,7 @@ from experiments.progress import console, line
 from experiments.shell import operand, reading_options
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, did_you_mean, listed
-from tokenizer.files import shown, weighted
+from tokenizer.files import TOKENIZER_FILES, shown, weighted
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tokenizer.external.load import Pretrained
 
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
-TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
-"""Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 OUT = "folder for the results, replacing earlier ones; other files in it stay"
 STANDARD_INPUT = "-"
 _FOLDER = ("--to", "--out", "--output", "--output-dir")
@@ -47,6 +45,17 @@ TEXT = (
     "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet, Markdown, source code; s3://, gs://, "
     "hf://datasets/, https://; - for the standard input"
 )
+
+
+class _Help(argparse.HelpFormatter):
+    """Names the default of an option, unless its help does."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        has_default = action.nargs != 0 and action.default not in (None, argparse.SUPPRESS, [])
+        if has_default and action.option_strings and "default:" not in text:
+            text += " (default: %(default)s)"
+        return text
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,7 +70,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, name: str, doc: str | None, after_stop: str = "nothing is written", **settings: Any) -> None:
         what = (doc or "").partition(": ")[2]  # None under python -OO
-        super().__init__(prog=f"superbpe {name}", description=what[:1].upper() + what[1:], **settings)
+        description = what[:1].upper() + what[1:]
+        super().__init__(prog=f"superbpe {name}", description=description, formatter_class=_Help, **settings)
         self.after_stop = after_stop
         self._words: list[str] = []
 
@@ -79,14 +89,19 @@ class Parser(argparse.ArgumentParser):
         )
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help; unlike that of `argparse`, not without an error if it cannot be written."""
+        """Print the help; unlike `argparse`, with an error if it cannot be written."""
         help_ = self.format_help()
         if code := exit_code(lambda: console.print(help_, end="", soft_wrap=True, markup=False)):
             self.exit(code)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None:
-            check_choice("/".join(action.option_strings), value, list(action.choices))
+        if action.choices is None or value in action.choices:
+            return
+        option = "/".join(action.option_strings)
+        for other in self._actions:
+            if other.option_strings and value in (other.choices or ()):
+                raise UserError(f"{option} {value}: did you mean {'/'.join(other.option_strings)} {value}?")
+        check_choice(option, value, list(action.choices))
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         # A shell expands the tilde in `--to ~/x`, but not in `--to=~/x`.
@@ -100,8 +115,10 @@ class Parser(argparse.ArgumentParser):
         if unknown is not None:
             folder = next((name for name in _FOLDER if name in known), "")
             meant = f" (did you mean {folder}?)" if folder and unknown in _FOLDER else _nearest(unknown, known)
-            if unknown == "--text" and any(action.dest == "text" for action in self._actions):
-                meant = " (name the text without an option)"
+            positional = [action.metavar for action in self._actions if not action.option_strings]
+            names = re.findall(r"\w+", " ".join(map(str, positional)).lower())
+            if (name := unknown.strip("-").removesuffix("s")) in names:
+                meant = f" (name the {name} without an option)"
             message = f"unknown option {unknown}{meant}"
         elif message.startswith("unrecognized") and "--text" in known:
             message += " (text follows --text)"
@@ -115,7 +132,8 @@ def size(text: str) -> int:
     >>> size("10GB"), size("1.5 mb"), size("4096")
     (10000000000, 1500000, 4096)
     """
-    if not re.fullmatch(r"[1-9][\d_]*", number := with_sizes(text.strip())) or int(number) < 1000:
+    number = with_sizes(text.strip())
+    if not re.fullmatch(r"[1-9][\d_]*", number) or int(number) < 1000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it with its unit, as in 400MB, 10GB, 2TB")
     return int(number)
 
@@ -149,9 +167,13 @@ def number(above: float, most: float = math.inf) -> Callable[[str], float]:
 
 def device(text: str) -> str:
     """Name of a device, which PyTorch need not be imported to check. For `type=` of argparse."""
-    if re.fullmatch(r"auto|cpu|cuda(:\d+)?|all", text):
+    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is unknown; use auto, cpu, cuda or cuda:NUMBER")
+
+
+def _device_or_all(text: str) -> str:
+    return text if text == "all" else device(text)
 
 
 def transition(text: str) -> float | str:
@@ -169,7 +191,9 @@ def add_tokenizer(options: argparse.ArgumentParser) -> None:
     """Add the arguments for one tokenizer: `tokenizer`, `--pattern` and `--end-of-text`."""
     options.add_argument("tokenizer", metavar="TOKENIZER", help=TOKENIZER)
     options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
-    options.add_argument("--end-of-text", metavar="STRING", help="token that ends documents (the tokenizer's own)")
+    options.add_argument(
+        "--end-of-text", metavar="STRING", help="token that ends documents (default: the tokenizer's own)"
+    )
 
 
 def add_rule(options: argparse.ArgumentParser) -> None:
@@ -219,17 +243,19 @@ def add_text(options: argparse.ArgumentParser) -> None:
 
 def add_text_settings(options: argparse._ActionsContainer) -> None:
     """Add the arguments that say how text is read."""
-    options.add_argument("--format", choices=("txt", "jsonl", "json", "csv", "parquet", "arrow"), help="(by its name)")
-    options.add_argument("--field", default="text", help="field of a record that holds the text (%(default)s)")
+    from tokenizer.corpus.config import FORMATS  # loads NumPy
+
+    options.add_argument("--format", choices=FORMATS, help="format of TEXT (default: by its name)")
+    options.add_argument("--field", default="text", help="field of a record that holds the text")
     options.add_argument("--separator", help="string between the documents of a .txt file, such as '\\n\\n'")
     options.add_argument("--cache", metavar="FOLDER", help="keep what is read of URLs here, so that it is fetched once")
     options.add_argument(
         "--on-invalid-utf8", choices=("error", "replace"), default="error",
-        help="stop at malformed bytes, or read them as U+FFFD (%(default)s)",
+        help="stop at malformed bytes, or read them as U+FFFD",
     )  # fmt: skip
     options.add_argument(
         "--on-error", choices=("error", "skip"), default="error",
-        help="stop at damaged files, lines and rows, or leave them out (%(default)s)",
+        help="stop at damaged files, lines and rows, or leave them out",
     )  # fmt: skip
 
 
@@ -245,10 +271,10 @@ def _deployment_word(text: str) -> str:
 
 
 def add_deployment(options: argparse.ArgumentParser) -> None:
-    """Add `--deployment`, whose words `experiments.fertility.measures.deployment` reads."""
+    """Add `--deployment`, whose words `experiments.deployments.read` reads."""
     options.add_argument(
         "--deployment", nargs="+", type=_deployment_word, default=["dense-8b"], metavar="PRESET|KEY=VALUE",
-        help="model to price serving for: a preset of `deployment` and its other settings (dense-8b)",
+        help="model to price serving for: a preset of `deployment` and its other settings (default: dense-8b)",
     )  # fmt: skip
 
 
@@ -264,14 +290,14 @@ def needs_pages() -> None:
 
 def add_threads(options: argparse.ArgumentParser) -> None:
     """Add `--threads`."""
-    options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (all cores)")
+    options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (default: all cores)")
 
 
 def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:
     """Return the documents of these paths, read as the arguments say.
 
     Args:
-        arguments: Those of `add_text_settings`.
+        arguments: They include what `add_text_settings` adds.
         paths: Files, folders and globs.
         settings: Further settings of `CorpusConfig`.
     """
@@ -325,7 +351,7 @@ def open_sources(arguments: argparse.Namespace, entries: Sequence[str]) -> Corpu
     """Return the documents of entries [NAME=]PATH[:WEIGHT], of which NAME is the source.
 
     Args:
-        arguments: Those of `add_text_settings`, and optionally `source_field`.
+        arguments: They include what `add_text_settings` adds, and optionally `source_field`.
         entries: The entries.
 
     Raises:
@@ -390,10 +416,17 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
     return found
 
 
-def say_left(left: Sequence[str]) -> None:
-    """Print what the source of a result has and the result does not: `left` of `tokenizer.formats.carried`."""
+def say_left(left: Sequence[str], of_model: str = "") -> None:
+    """Print what the source of a result has and the result does not: `left` of `tokenizer.formats.carried`.
+
+    Args:
+        left: The names.
+        of_model: What to do with a model that is among them.
+    """
     if left:
         console.print(line(f"left: {listed(left)}"), soft_wrap=True)
+    if of_model and any(name.endswith(".safetensors") for name in left):
+        console.print(line(of_model), soft_wrap=True)
 
 
 @contextmanager
@@ -433,12 +466,13 @@ def add_loading(options: Parser) -> None:
     add = options.add_argument
     add(
         "--start", nargs="+", default=[], metavar="[ARM=]TOKEN",
-        help="token before the first one of a document (the one with which the tokenizer begins a text, or its end of "
-        "text)",
+        help="token before the first one of a document (default: the one with which the tokenizer begins a text, or "
+        "its end of text)",
     )  # fmt: skip
-    add("--device", type=device, default="auto", help="auto, cpu, cuda, or all to spread a model over all GPUs (auto)")
+    devices = "auto, cpu, cuda, or all to spread a model over all GPUs"
+    add("--device", type=_device_or_all, default="auto", help=devices)
     dtypes = ("auto", "float32", "bfloat16", "float16")
-    add("--dtype", choices=dtypes, default="auto", help="weights (fp32 on a CPU, as in the files on a GPU)")
+    add("--dtype", choices=dtypes, default="auto", help="weights (default: fp32 on a CPU, as in the files on a GPU)")
     add("--trust-remote-code", action="store_true", help="execute code in the folders of models")
 
 
@@ -459,7 +493,7 @@ def named(entry: str) -> tuple[str | None, str]:
 
 
 def tokenizers_of(entries: Sequence[str]) -> dict[str, str]:
-    """Tokenizers by name: NAME of NAME=PATH, or that of the artifact's arm, of the folder or of the file.
+    """Tokenizers by name: NAME of NAME=PATH, or the name of the artifact's arm, the folder or the file.
 
     Raises:
         UserError: Two tokenizers have the same name.

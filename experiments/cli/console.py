@@ -55,7 +55,7 @@ def spell(names: Mapping[str, str]) -> None:
 
 
 def spelled(message: str) -> str:
-    """A message of the library with its settings as this command's users type them."""
+    """Rewrite setting names in a library message to their spelling on the command line."""
     keys = "|".join(map(re.escape, sorted(_names, key=len, reverse=True)))
     return re.sub(rf"(?<![\w.?&/'\"-])(?:{keys})", lambda found: _names[found[0]], message) if keys else message
 

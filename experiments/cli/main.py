@@ -3,7 +3,8 @@
 A command line passes through `process.py` (signals, closed streams and encodings, before anything slow is imported),
 `main.py`, `arguments.py` (the parser, and what several commands share), the command's module in `experiments.commands`,
 and `console.exit_code`, where every error becomes a line and an exit code. Only `superbpe pipeline` has a
-configuration, whose settings are KEY=VALUE: `compose.py` has Hydra compose it and checks it before any text is read.
+configuration, whose settings are KEY=VALUE: `experiments.compose` has Hydra compose it and checks it before any text is
+read.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def summarize(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Reco
     if not cells:
         return cells
     summary = {"command": command_line(), "n_cells": n_cells, "cells": [dataclasses.asdict(cell) for cell in cells]}
-    write_json(path := folder / "sweep.json", summary)
+    path = folder / "sweep.json"
+    write_json(path, summary)
     _print_cells(cells)
     finish(path, then=["compare", folder] if any(cell.results for cell in cells) else ())
     failed = [cell for cell in cells if cell.status == "failed"]
@@ -87,7 +88,9 @@ def _print_cells(cells: Sequence[Record]) -> None:
         fresh = [arm for key, arm in told.items() if key not in printed]
         printed |= told.keys()
         if not fresh:
-            state = cell.status if cell.status != "done" else "as above" if told else duration(cell.seconds or 0)
+            state: str = cell.status
+            if state == "done":
+                state = "as above" if told else duration(cell.seconds or 0)
             rows.append([*settings, state, *([""] * len(numbers))])
         for place, arm in enumerate(fresh):
             change = "" if arm.percent is None else signed(arm.percent, 2)

@@ -21,6 +21,7 @@ from collections import Counter, deque
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ TASKS = "tasks"
 BEAT_SECONDS = 2.0
 WAIT_SECONDS = 120
 """If none of the tasks has started after this time, a line says so."""
-SHARE = "set artifacts to a folder that all machines of the cluster share"
+SHARE = "set artifacts (for a bucket: SUPERBPE_CACHE) to a folder that all machines of the cluster share"
 RETRIES = 11
 """Ray repeats a task this often after its worker died."""
 _POLL_SECONDS = 0.5
@@ -125,7 +126,10 @@ class Result:
             raise UserError(f"{error}; delete it, then run the same command again") from None
         with self.path.open("rb") as file, pa.CompressedInputStream(file, "zstd") as packed:
             for names in self.names:
-                yield {name: np.lib.format.read_array(packed) for name in names}
+                block = {name: np.lib.format.read_array(packed) for name in names}
+                for array in block.values():
+                    array.flags.writeable = False  # so that the core borrows its values
+                yield block
 
 
 def execute(work: Work, task: Task, folder: Path) -> Result:
@@ -155,6 +159,11 @@ def execute(work: Work, task: Task, folder: Path) -> Result:
     record = {"value": values[0], "files": recorded(folder, [path.name]), "names": names, "n_bytes": n_bytes}
     write_sealed(task.file(folder, "json"), record)
     return Result(path=path, **record)
+
+
+def _look(_: object, __: Beat) -> Blocks:
+    """Do nothing, as a task."""
+    yield from ()
 
 
 def folder_of_tasks(folders: Iterable[Path]) -> Path:
@@ -283,6 +292,42 @@ class Cluster:
     def machines(self) -> list[Mapping[str, float]]:
         """Resources of each machine (`CPU`, `GPU`)."""
         return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+
+    def check_folder(self, folder: Path) -> None:
+        """Check that all machines that run tasks see a folder, except for those that do not answer within a minute.
+
+        Raises:
+            UserError: a machine does not see it.
+        """
+        affinity = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        asked: dict[Any, Task] = {}
+        with TemporaryDirectory(prefix=".tasks-", dir=folder.resolve()) as place:
+            for node in self.ray.nodes():
+                if node["Alive"] and node["Resources"].get("CPU", 0) >= self.threads:
+                    on_node = affinity(node["NodeID"], soft=True)
+                    look = self.ray.remote(num_cpus=0, scheduling_strategy=on_node)(execute)
+                    task = Task("look", len(asked), None)
+                    asked[look.remote(_look, task, Path(place))] = task
+            for ref in self.ray.wait(list(asked), num_returns=len(asked), timeout=60)[0] if asked else ():
+                self.result(ref, asked[ref])
+
+    def result(self, ref: Any, task: Task) -> Result:
+        """Return the result of a task that has ended.
+
+        Raises:
+            UserError: the task raised it, or was lost too often.
+        """
+        errors = self.ray.exceptions
+        try:
+            return self.ray.get(ref)  # type: ignore[no-any-return]
+        except errors.RayTaskError as error:
+            raise (error.cause or error) from error
+        except errors.RayError as error:
+            raise UserError(
+                f"task {task.name} was lost again and again without an error of its own, the last time because "
+                f"{type(error).__name__}: {shortened(error)}; if memory is short, lower runner.part_mb or "
+                "runner.memory_mb, or raise runner.threads"
+            ) from None
 
     @contextmanager
     def results(self, folder: Path) -> Iterator[Path]:
@@ -415,7 +460,7 @@ class _Run:
         for ref in self.ray.wait(list(self.submitted), num_returns=1, timeout=_POLL_SECONDS)[0]:
             task = self.submitted.pop(ref)
             self._listen(task, room=False)
-            self.results[task] = self._result(ref, task)
+            self.results[task] = self.cluster.result(ref, task)
             self.finished += task.size
             self.signs.pop(task, None)
         if time.monotonic() - self.looked > BEAT_SECONDS:
@@ -425,19 +470,6 @@ class _Run:
                 if self._listen(task, room=room):
                     self._end(ref, task)
             self._explain()
-
-    def _result(self, ref: Any, task: Task) -> Result:
-        errors = self.ray.exceptions
-        try:
-            return self.ray.get(ref)  # type: ignore[no-any-return]
-        except errors.RayTaskError as error:
-            raise (error.cause or error) from error
-        except errors.RayError as error:
-            raise UserError(
-                f"task {task.name} was lost again and again without an error of its own, the last time because "
-                f"{type(error).__name__}: {shortened(error)}; if memory is short, lower runner.part_mb or "
-                "runner.memory_mb, or raise runner.threads"
-            ) from None
 
     def _listen(self, task: Task, *, room: bool) -> bool:
         """Read the last sign of life of a task, and report a new attempt; return whether it is silent for too long.

@@ -29,7 +29,6 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import finish
 from experiments.fertility.choice import LATEX, NUMBERS, PAGE, PATTERNS, PRESETS_TRIED, TABLE, choose_tokenizers
-from experiments.fertility.choosing import CHEAPEST
 from experiments.numbers import duration
 from experiments.progress import Reporter
 from experiments.shell import command_text, operand
@@ -46,15 +45,26 @@ def parser() -> Parser:
     options = Parser("choose", __doc__, "trained tokenizers are kept, and the same command resumes after them")
     add = options.add_argument
     add_text(options)
-    add("--out", type=Path, default=Path("choose"), metavar="FOLDER", help=f"{OUT} (%(default)s)")
+    add("--out", type=Path, default=Path("choose"), metavar="FOLDER", help=OUT)
     add("--against", nargs="+", default=[], metavar="[NAME=]TOKENIZER", help="existing tokenizers to compare")
-    add("--reference", metavar="NAME", help="tokenizer to compare with (BPE of the same size)")
-    add("--sizes", nargs="+", type=whole(257), metavar="N", help="sizes of the vocabulary (8k 16k 32k 64k)")
-    add("--patterns", nargs="+", metavar="PATTERN", help=f"patterns ({' '.join(PATTERNS)}, and those of the presets)")
-    add("--presets", nargs="*", choices=PRESETS, metavar="PRESET", help=f"superwords ({' '.join(PRESETS_TRIED)})")
+    add("--reference", metavar="NAME", help="tokenizer to compare with (default: BPE of the same size)")
+    add("--sizes", nargs="+", type=whole(257), metavar="N", help="sizes of the vocabulary (default: 8k 16k 32k 64k)")
+    add(
+        "--patterns",
+        nargs="+",
+        metavar="PATTERN",
+        help=f"patterns (default: {' '.join(PATTERNS)} and the presets' own)",
+    )
+    add(
+        "--presets",
+        nargs="*",
+        choices=PRESETS,
+        metavar="PRESET",
+        help=f"superwords (default: {' '.join(PRESETS_TRIED)})",
+    )
     add(
         "--transitions", nargs="+", type=transition, metavar="SHARE",
-        help="where superwords start: shares of the vocabulary, or numbers of tokens (0.8 0.9)",
+        help="where superwords start: shares of the vocabulary, or numbers of tokens (default: 0.8 0.9)",
     )  # fmt: skip
     add("--quick", action="store_true", help="a small grid: o200k, digits at 0.9, 16k and 32k")
     add(
@@ -64,7 +74,11 @@ def parser() -> Parser:
         metavar="RUN",
         help="folder of a run of models, to show their loss beside the cost",
     )
-    add("--heldout", type=number(0, 0.5), help="share of documents to hold out, half for models (0.2, at most 10 MB)")
+    add(
+        "--heldout",
+        type=number(0, 0.5),
+        help="share of documents to hold out, half for models (default: 0.2, at most 10 MB)",
+    )
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
     add_deployment(options)
     add_threads(options)
@@ -102,7 +116,7 @@ def run(arguments: argparse.Namespace) -> None:
     reporter.table(page.short_table(report))
     reporter.say(page.headline(report), style="bold")
     for one in choice.finalists[1:]:
-        if not one.why.startswith(CHEAPEST):  # which the headline says
+        if not one.cheapest:  # which the headline says
             reporter.say(f"{one.name} is {one.why}.")
         if one.command:
             reporter.say(f"to extend your tokenizer to {one.name}: {command_text(['superbpe', *one.command])}")

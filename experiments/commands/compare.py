@@ -39,10 +39,10 @@ def parser() -> Parser:
     options = Parser("compare", __doc__)
     add = options.add_argument
     add("runs", nargs="*", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")
-    add("--out", type=Path, metavar="FOLDER", help=f"{OUT} (comparison or ladder)")
-    add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
+    add("--out", type=Path, metavar="FOLDER", help=f"{OUT} (default: comparison or ladder)")
+    add("--reference", metavar="LABEL", help="tokenizer to compare the others with (default: the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
-    add("--tolerance", type=number(0), help="accepted relative difference of equal budgets (that of the runs)")
+    add("--tolerance", type=number(0), help="accepted relative difference of equal budgets (default: the runs' own)")
     return options
 
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
     settings = [word for word in arguments.runs if named(word)[0] is not None]
     runs = [Path(word) for word in arguments.runs if word not in settings]
     if not runs:
-        raise UserError("name folders of runs or sweeps, as in: superbpe compare outputs/")
+        raise UserError("name runs or sweeps of the same held-out text, as in: superbpe compare outputs/DAY/TIME")
     losses = runs[0].suffix == ".parquet" or bool({"document", "nats"} & {*header(runs[0])})
     table = runs[0].suffix == ".csv" and not losses
     if losses and settings:

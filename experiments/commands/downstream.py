@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
     finish(arguments.out / RESULTS)
 
 
-class Candidate(NamedTuple):
+class EvaluatedModel(NamedTuple):
     """A model to evaluate, and the name of the artifact by which `compare` finds it."""
 
     label: str
@@ -92,7 +92,7 @@ class Candidate(NamedTuple):
     open: Callable[[], LanguageModel]
 
 
-def opened(places: Sequence[str], how: Loading) -> list[Candidate]:
+def opened(places: Sequence[str], how: Loading) -> list[EvaluatedModel]:
     """Find models, and open their tokenizers.
 
     Args:
@@ -106,7 +106,7 @@ def opened(places: Sequence[str], how: Loading) -> list[Candidate]:
 
     trained = [place for place in places if not is_elsewhere(place)]
     own = load_models(trained, str(how.place())) if trained else []  # imports Torch
-    found = [Candidate(saved.label, saved.artifact.name, partial(getattr, saved, "lm")) for saved in own]
+    found = [EvaluatedModel(saved.label, saved.artifact.name, partial(getattr, saved, "lm")) for saved in own]
     names = {place: Path(place.partition("@")[0]).name for place in places if is_elsewhere(place)}
     taken = Counter([*names.values(), *(each.label for each in found)])
     labels = {place: place if taken[name] > 1 else name for place, name in names.items()}
@@ -114,7 +114,7 @@ def opened(places: Sequence[str], how: Loading) -> list[Candidate]:
     for place, label in labels.items():
         model = OpenedModel(GivenModel(label, place), how, Path("artifacts", WEIGHTS))
         byte_level_bpe(model.tokenizer.tokenizer, f"{place} cannot be scored in bytes, which needs")
-        found.append(Candidate(label, model.artifact_name, model.language_model))
+        found.append(EvaluatedModel(label, model.artifact_name, model.language_model))
     return found
 
 
@@ -189,7 +189,7 @@ def _lm_eval(words: Sequence[str]) -> None:
 
 
 def evaluate(
-    models: Sequence[Candidate], manager: Any, names: Sequence[str], *, limit: int | None = None
+    models: Sequence[EvaluatedModel], manager: Any, names: Sequence[str], *, limit: int | None = None
 ) -> dict[str, Any]:
     """Run tasks on models.
 

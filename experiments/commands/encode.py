@@ -24,14 +24,13 @@ from experiments.numbers import si
 from experiments.progress import Reporter
 from lm.data.layouts import LAYOUTS
 from lm.data.sharding import reading_threads, write_shards
+from tokenizer.corpus.records import ending
+from tokenizer.corpus.text_files import format_of
 from tokenizer.durable import naming
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     import argparse
-
-_TEXT = tuple(f".{kind}{end}" for kind in ("jsonl", "ndjson", "csv", "parquet") for end in ("", ".gz", ".zst", ".zstd"))
-"""Ends of names that no tokenizer has."""
 
 
 def parser() -> Parser:
@@ -50,7 +49,8 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> None:
     """Encode the text and write the shards."""
     first = arguments.tokenizer
-    if Path(first).is_file() and first.endswith(_TEXT):
+    # Tokenizers have files named .json and .txt, too.
+    if Path(first).is_file() and format_of(Path(first)) and ending(Path(first)) not in ("json", "txt"):
         raise UserError(f"{first} is text; name the tokenizer first: {arguments.text[0]} {first}")
     reporter, corpus = Reporter(), open_text(arguments, arguments.text)
     tokenizer = open_any(first, pattern=arguments.pattern, end_of_text=arguments.end_of_text).tokenizer

@@ -6,7 +6,8 @@ gives the same ids. If TOKENIZER is a model (`artifacts/lm-...`), OUTPUT is a fo
 Its tokenizer is found among the same artifacts. The export is compared with the original before it gets its name.
 
 Chat templates, other settings of `transformers` and generation_config.json are carried over to `hf` and `superbpe`. The
-line `left:` names what is not carried over, such as Python files.
+line `left:` names what is not carried over, such as Python files, and the record by which `fertility` and `pipeline`
+tell whether a tokenizer was trained on a text: only our own folders have it, which open in transformers, too.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from experiments.cli.arguments import (
 from experiments.cli.console import finish
 from experiments.progress import Reporter, console, line
 from tokenizer import formats
+from tokenizer.corpus.seen import KEY
 from tokenizer.errors import UserError
 from tokenizer.formats import carried
 from tokenizer.formats.hf import newest_readers
@@ -104,7 +106,10 @@ def _export_tokenizer(arguments: argparse.Namespace, output: Path) -> None:
         ids = ", ".join(f"{string} is {specials[string]}" for string in NANOCHAT)
         console.print(line(f"special tokens: {ids}"), soft_wrap=True)
     is_bare = arguments.to == "tiktoken" or (arguments.to == "hf" and output.suffix == ".json")
-    say_left([*(carried.names(tokenizer) if is_bare else ()), *carried.carried(tokenizer).left])
+    left = [*(carried.names(tokenizer) if is_bare else ()), *carried.carried(tokenizer).left]
+    if arguments.to in ("hf", "tiktoken") and KEY in tokenizer.provenance:
+        left.append("the record of its training text")
+    say_left(left)
     if arguments.to == "hf" and (note := newest_readers(tokenizer)) is not None:
         console.print(line(f"note: {note}".replace("`", "")), soft_wrap=True)
     finish(*written, then=["inspect", output] if find_spec("altair") else ())

@@ -6,7 +6,8 @@ The tokenizer keeps its tokens and their ids. One exception: in our own layout, 
 they move to the new end unless `--keep-ids` is given. TEXT is counted with the tokenizer's own pattern.
 
 Phase 1 continues by default. With `--superbpe RULES`, phase 2 starts from the tokens of phase 1, or from the first of
-them (`--transition`), and replaces superwords. In imported tokenizers, superwords follow the special tokens.
+them (`--transition`), and replaces superwords, except those of copies that do not say where their phase 2 starts. In
+imported tokenizers, superwords follow the special tokens.
 
 Chat templates and other settings of `transformers` are kept; the line `left:` names the rest of the folder.
 """
@@ -36,10 +37,11 @@ from experiments.cli.arguments import (
 from experiments.cli.console import finish
 from experiments.numbers import si
 from experiments.progress import Reporter, console
+from experiments.shell import command_text, operand
 from superbpe import PRESETS, train_superbpe
 from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats.carried import carried
-from tokenizer.train.bpe import as_encoded_by
+from tokenizer.train.bpe import as_encoded_by, keeps_words_together
 
 if TYPE_CHECKING:
     import argparse
@@ -63,7 +65,12 @@ def parser() -> Parser:
     )
     add_rule(options)
     add("--special", nargs="+", default=[], metavar="STRING", help="special tokens to add")
-    add("--memory", type=size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
+    add(
+        "--memory",
+        type=size,
+        metavar="SIZE",
+        help="memory for tables while text is read, such as 4GB (default: no limit)",
+    )
     add_threads(options)
     return options
 
@@ -84,11 +91,22 @@ def run(arguments: argparse.Namespace) -> None:
     arguments.vocab_size = rounded(arguments.vocab_size or start.vocab_size, arguments.multiple_of)
     if start.fence is not None and not arguments.superbpe:
         raise UserError(f"{arguments.tokenizer} has superwords; add --superbpe RULES to replace them")
+    if (copied := keeps_words_together(start)) and not arguments.superbpe:
+        raise UserError(
+            f"{arguments.tokenizer} is a copy of a tokenizer with superwords: its pattern {start.pattern} does not cut "
+            "between words; extend the original, or add --superbpe RULES for more superwords"
+        )
     if arguments.vocab_size < start.vocab_size and not arguments.superbpe:
         raise UserError(
             f"--vocab-size {arguments.vocab_size} is below the {start.vocab_size} tokens of {arguments.tokenizer}"
         )
     reporter = Reporter(console)
+    if copied and arguments.transition is None:
+        reporter.say(
+            f"warning: {arguments.tokenizer} is a copy that does not say where its phase 2 starts, so its "
+            f"{len(start.superword_ids()):,} superwords stay; extend the original, or name that size with --transition",
+            "yellow",
+        )
     with out_folder(arguments.to, "--to", new=True) as folder:
         extended = _phase1(arguments, start, reporter) if rules is None else _phase2(arguments, start, rules, reporter)
         extended.save(folder)
@@ -96,7 +114,10 @@ def run(arguments: argparse.Namespace) -> None:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
     reporter.say(repr(extended))
-    say_left(carried(extended).left)
+    command = command_text(["superbpe", "extend-model", operand(arguments.tokenizer), arguments.to, "<FOLDER>"])
+    kept = extended.vocab[: start.vocab_size] == start.vocab
+    hint = f"to extend the model: {command}" if kept else "the model needs its old ids; --keep-ids keeps them"
+    say_left(carried(extended).left, hint)
     again = with_pattern(arguments.tokenizer, arguments.pattern)
     finish(arguments.to, then=["inspect", arguments.to, "--against", *again])
 

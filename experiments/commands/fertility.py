@@ -14,7 +14,6 @@ from experiments.cli.arguments import (
     OUT,
     STANDARD_INPUT,
     TOKENIZER,
-    TOKENIZER_FILES,
     Parser,
     add_deployment,
     add_text_settings,
@@ -40,7 +39,7 @@ from experiments.progress import Reporter
 from tokenizer import Tokenizer, UserError
 from tokenizer.corpus.records import ending
 from tokenizer.corpus.text_files import READABLE, is_array, named_format
-from tokenizer.files import weighted
+from tokenizer.files import TOKENIZER_FILES, weighted
 
 if TYPE_CHECKING:
     import argparse
@@ -64,14 +63,8 @@ def parser() -> Parser:
         "NAME=PATH names a tokenizer, or the source of a text",
     )  # fmt: skip
     add("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
-    add("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
-    add(
-        "--out",
-        type=Path,
-        default=Path("fertility"),
-        metavar="FOLDER",
-        help=f"{OUT} (%(default)s)",
-    )
+    add("--reference", metavar="NAME", help="tokenizer to compare the others with (default: the first)")
+    add("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help=OUT)
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
         help="training text of all tokenizers, or of the one called NAME, to find measured documents in; without "
@@ -82,7 +75,7 @@ def parser() -> Parser:
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
     add("--parallel", metavar="FIELD", help="records with equal values in NAME=PATH sources are translations")
     add_deployment(options)
-    add("--alpha", type=number(0), default=ALPHA, help="order of the Rényi entropy (%(default)s)")
+    add("--alpha", type=number(0), default=ALPHA, help="order of the Rényi entropy")
     add_threads(options)
     return options
 

@@ -8,6 +8,7 @@ at that size of the vocabulary.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,14 @@ from experiments.report import vocabulary
 from experiments.shell import operand
 from tokenizer import UserError
 from tokenizer.files import shown
+from tokenizer.formats.readers import READERS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
+
+_TEXT = re.compile(r"(?!(tokens|merges)-).*\.(txt|jsonl|ndjson|parquet)(\.\w+)?")
+"""Names of files of text, unlike those of the tables that are written."""
 
 
 def parser() -> Parser:
@@ -48,15 +53,9 @@ def parser() -> Parser:
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add("--text", nargs="+", default=[], metavar="FILE", help="held-out text")
     add_text_settings(options)
-    add("--max-bytes", type=size, default=10_000_000, help="most text, an even share of each file (10MB)")
-    add(
-        "--out",
-        type=Path,
-        default=Path("vocabulary"),
-        metavar="FOLDER",
-        help=f"{OUT} (%(default)s)",
-    )
-    add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
+    add("--max-bytes", type=size, default=10_000_000, help="most text, an even share of each file (default: 10MB)")
+    add("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help=OUT)
+    add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy")
     add("--history", action="store_true", help="log each merge and its effect on --text")
     return options
 
@@ -68,6 +67,8 @@ def run(arguments: argparse.Namespace) -> None:
     paths = tokenizers_of([arguments.tokenizer, *arguments.against])
     patterns = {name: pattern_of(arguments, paths, name) for name in paths}
     tokenizers = {name: open_exact(path, pattern=patterns[name]) for name, path in paths.items()}
+    if text := [path.name for path in arguments.out.glob("*") if _TEXT.fullmatch(path.name)]:
+        raise UserError(f"--out {arguments.out} has text ({min(text)}), with which tables would be read; name another")
     needs_pages()
     with out_folder(arguments.out) as out:
         found = inspect_vocabulary(
@@ -83,7 +84,9 @@ def run(arguments: argparse.Namespace) -> None:
     _print(found.numbers)
     own = next(iter(patterns.values()))
     pattern = [f"--pattern={own}"] if own else []
-    finish(*found.written, then=["export", operand(named(arguments.tokenizer)[1]), "exported", *pattern, "--to", "hf"])
+    then = ["export", operand(named(arguments.tokenizer)[1]), "exported", *pattern, "--to", "hf"]
+    opens = found.numbers["tokenizers"][0]["opens_in"].get(READERS[0]) == "yes"
+    finish(*found.written, then=then if opens and not Path("exported").exists() else ())
 
 
 def _print(report: Mapping[str, Any]) -> None:

@@ -23,9 +23,9 @@ from rich.text import Text
 
 from experiments.cli import sweep
 from experiments.cli.arguments import Parser
-from experiments.cli.compose import check, choices, first_cell, helped, keys, normalized, to_config
 from experiments.cli.console import complain, complain_of_bug, finish, spell, spelled, system_error
 from experiments.cli.process import stoppable
+from experiments.compose import check, choices, first_cell, helped, keys, normalized, to_config
 from experiments.logging.tracking import Labels
 from experiments.progress import Reporter, console
 from experiments.shell import setting

@@ -30,7 +30,7 @@ def parser() -> Parser:
     add_tokenizer(options)
     add("repository", metavar="REPOSITORY", help="ORGANIZATION/NAME; created if missing")
     add("--to", type=Path, metavar="FOLDER", help="write the files into a new folder instead of uploading")
-    add("--license", help="license for the card, such as apache-2.0 (left to you)")
+    add("--license", help="license for the card, such as apache-2.0 (default: left to you)")
     add("--private", action="store_true", default=None, help="create a private repository")
     add("--hashes", action="store_true", help="upload the folders and document hashes of the training text too")
     return options

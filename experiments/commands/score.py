@@ -55,21 +55,25 @@ def parser() -> Parser:
     add = options.add_argument
     add("given", nargs="+", metavar="[ARM=]MODEL|TABLE|[KIND=]TEXT", help="models, or models.csv, and texts")
     add("--text", nargs="+", default=[], metavar="[KIND=]PATH", help="more text, such as folders")
-    add("--out", type=Path, default=Path("score"), metavar="FOLDER", help=f"{OUT} (%(default)s)")
-    add("--context-bytes", type=whole(2), default=CONTEXT_BYTES, metavar="N", help="context of a token (%(default)s)")
+    add("--out", type=Path, default=Path("score"), metavar="FOLDER", help=OUT)
+    add("--context-bytes", type=whole(2), default=CONTEXT_BYTES, metavar="N", help="context of a token")
     add(
-        "--weights", nargs="+", default=[], metavar="KIND=SHARE", help="weights of the kinds in the total (their bytes)"
+        "--weights",
+        nargs="+",
+        default=[],
+        metavar="KIND=SHARE",
+        help="weights of the kinds in the total (default: their bytes)",
     )
-    add("--cluster", choices=("auto", "document", "source"), default="auto", help="unit of sampling (%(default)s)")
+    add("--cluster", choices=("auto", "document", "source"), default="auto", help="unit of sampling")
     add(
         "--batch-tokens",
         type=whole(1),
         default=EvalConfig.batch_tokens,
         metavar="N",
-        help="tokens of a forward pass (%(default)s)",
+        help="tokens of a forward pass",
     )
     add_loading(options)
-    add("--artifacts", default="artifacts", metavar="FOLDER", help="where scores are kept (%(default)s)")
+    add("--artifacts", default="artifacts", metavar="FOLDER", help="where scores are kept")
     add_text_settings(options)
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
     return options

@@ -27,7 +27,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import finish
 from experiments.fertility.measures import gini
-from experiments.numbers import percent, si
+from experiments.numbers import si
 from experiments.progress import Reporter, Table
 from lm.tables import header
 from superbpe import PHASE1, PRESETS, train_superbpe
@@ -37,7 +37,7 @@ from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.formats.readers import opens_in
 from tokenizer.patterns import FULL_STRENGTH, resolve
 from tokenizer.train.balanced import Balanced, check_balance
-from tokenizer.train.bpe import check_forbid, merges_that_fit, phase1_memory, segment, share_left_out
+from tokenizer.train.bpe import check_forbid, merges_that_fit, segment, warn_of_memory
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, read_counts
 from tokenizer.train.forced import NOT_FORCED, check_forced
 
@@ -76,17 +76,21 @@ def parser() -> Parser:
         "--transition",
         type=transition,
         metavar="SHARE",
-        help="part that phase 1 fills: a share of the vocabulary, a number of tokens, or auto (the preset's)",
+        help="part that phase 1 fills: a share of the vocabulary, a number of tokens, or auto (default: the preset's)",
     )
     add_rule(options)
-    add("--pattern", help=f"name or regex (the preset's, otherwise {FULL_STRENGTH})")
-    add("--unit", choices=("document", "line"), help="text that no pretoken crosses (the preset's, otherwise document)")
+    add("--pattern", help=f"name or regex (default: the preset's, otherwise {FULL_STRENGTH})")
+    add(
+        "--unit",
+        choices=("document", "line"),
+        help="text that no pretoken crosses (default: the preset's, otherwise document)",
+    )
     add(
         "--special",
         nargs="+",
         default=list(DEFAULT_SPECIAL_TOKENS),
         metavar="STRING",
-        help=f"special tokens ({' '.join(DEFAULT_SPECIAL_TOKENS)})",
+        help=f"special tokens (default: {' '.join(DEFAULT_SPECIAL_TOKENS)})",
     )
     add(
         "--forbid", nargs="+", default=[], metavar="REGEX", help="no token of phase 1 matches these (--rule forbid=...)"
@@ -95,10 +99,15 @@ def parser() -> Parser:
         "--force", nargs="+", default=[], metavar="STRING", dest="forced_tokens",
         help="strings that become tokens by the first merges",
     )  # fmt: skip
-    add("--memory", type=size, metavar="SIZE", help="memory for tables while text is read, such as 4GB (no limit)")
+    add(
+        "--memory",
+        type=size,
+        metavar="SIZE",
+        help="memory for tables while text is read, such as 4GB (default: no limit)",
+    )
     add(
         "--min-pretoken-count", type=whole(), default=1, metavar="N",
-        help="leave rarer pretokens out of phase 1, which saves memory (1)",
+        help="leave rarer pretokens out of phase 1, which saves memory (default: 1)",
     )  # fmt: skip
     add_threads(options)
     return options
@@ -148,7 +157,7 @@ def run(arguments: argparse.Namespace) -> None:
             f", {name} counted {weight} times" for name, weight in corpus.config.weights.items() if weight != 1
         )
         reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B{weights}")
-        _say_memory(reporter, counts, arguments)
+        warn_of_memory(counts, arguments.memory, arguments.min_pretoken_count)
         options = {"forced_tokens": arguments.forced_tokens, "progress": reporter.progress, **vetoes}
         options["min_pretoken_count"] = arguments.min_pretoken_count
         with reporter.stage("phase 1"):
@@ -175,21 +184,6 @@ def run(arguments: argparse.Namespace) -> None:
         reporter.say(f"opens in {answer.reader}: {answer.text}")
     page = ["inspect", arguments.to, *([] if arguments.counts else text_options(arguments, corpus.config.all_paths))]
     finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
-
-
-def _say_memory(reporter: Reporter, counts: PretokenCounts, arguments: argparse.Namespace) -> None:
-    """Say what phase 1 takes if that is more than the limit of the tables before it."""
-    limit, least = arguments.memory, arguments.min_pretoken_count
-    if limit is None or (needed := phase1_memory(counts.at_least(least))) <= limit:
-        return
-    least *= 2
-    fewer = counts.at_least(least)
-    share = percent(share_left_out(counts, fewer), 2)
-    reporter.say(
-        f"phase 1 takes about {si(needed)}B, which --memory does not limit; --min-pretoken-count {least} would take "
-        f"{si(phase1_memory(fewer))}B and leave out {share} of the text's pretokens",
-        style="yellow",
-    )
 
 
 def _check_balance(arguments: argparse.Namespace, corpus: Corpus, rules: Rules | None) -> None:

@@ -52,7 +52,7 @@ def parser() -> Parser:
     add_tokenizer(options)
     add_text(options)
     add("--vocab-size", type=whole(1), metavar="N", help="size of the result, special tokens included")
-    add("--least-count", type=whole(0), metavar="N", help="remove tokens with fewer occurrences in TEXT (1)")
+    add("--least-count", type=whole(0), metavar="N", help="remove tokens with fewer occurrences in TEXT (default: 1)")
     add("--to", type=Path, required=True, metavar="FOLDER", help="new folder to write")
     add("--model", type=Path, metavar="FOLDER", help="model of the tokenizer in safetensors, to trim too")
     add_threads(options)
@@ -90,7 +90,8 @@ def run(arguments: argparse.Namespace) -> None:
     rows.append(_row("tokens of the text", int(counted.counts.sum()), int(again.counts.sum())))
     title = f"Trimmed to the tokens that {si(counted.n_bytes)}B of text need"
     reporter.table(Table(title, ["", "before", "after", "change", "in percent"], rows))
-    say_left(carried(trimmed.tokenizer).left)
+    source = arguments.tokenizer
+    say_left(carried(trimmed.tokenizer).left, f"the model still has the old ids; --model {source} trims it, too")
     pattern = with_pattern(arguments.tokenizer, arguments.pattern)
     finish(arguments.to, then=["inspect", arguments.to, "--against", *pattern])
 

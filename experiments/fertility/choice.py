@@ -1,8 +1,8 @@
 """Finds the tokenizers that are worth a comparison for a text, as `superbpe choose` does.
 
 `divide` the text; train a grid of tokenizers and count their tokens on documents that trained none of them
-(`Search.explore`), while the cheapest is at the edge of the grid; `decide` by the cost of serving a model with each,
-against BPE of the same size.
+(`GridSearch.explore`), while the cheapest is at the edge of the grid; `decide` by the cost of serving a model with
+each, against BPE of the same size.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments import deployments
 from experiments.fertility import measures
-from experiments.fertility.choosing import Candidate, finalists, margin, price
-from experiments.fertility.grid import Trainer, grid
+from experiments.fertility.choosing import CHEAPEST, LEAST_COUNT, Candidate, finalists, margin, price
+from experiments.fertility.grid import GridTrainer, grid
 from experiments.fertility.losses import Loss, measured_losses
 from experiments.fertility.measures import Measured, MeasuredText
-from experiments.fertility.search import Search
-from experiments.fertility.splitting import TEST_SHARE, Identity, Overlap, check_folder, divide
+from experiments.fertility.search import GridSearch
+from experiments.fertility.splitting import TEST_SHARE, Identity, SharedText, check_folder, divide
 from experiments.fertility.tallies import SOURCE, read
 from experiments.progress import Reporter, quiet
 from experiments.shell import hydra_names, operand, reading_options, setting
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from experiments.fertility.tallies import Documents, Tally
     from tokenizer.external.load import Pretrained
-    from tokenizer.formats.readers import Answer
+    from tokenizer.formats.readers import Support
     from tokenizer.interface import TokenizerLike
 
 PAGE, NUMBERS, TABLE, LATEX = "choose.html", "choose.json", "choose.csv", "choose.tex"
@@ -66,6 +67,7 @@ class Finalist:
         opens_in: Software that opens an export of it, or does not.
         command: Words of the command, without `superbpe`, that extends the user's tokenizer to this one by all of the
             text; empty for others.
+        cheapest: Whether it is the cheapest to serve, beyond chance.
     """
 
     name: str
@@ -74,8 +76,9 @@ class Finalist:
     examples: Sequence[str]
     longest: str
     tokenizer: TokenizerLike
-    opens_in: list[Answer] = field(default_factory=list)
+    opens_in: list[Support] = field(default_factory=list)
     command: Sequence[str] = ()
+    cheapest: bool = False
 
     def save(self) -> dict[str, Any]:
         """The entry of the JSON."""
@@ -117,7 +120,7 @@ class Choice(Measured):
     """
 
     split: Identity
-    overlap: Overlap
+    overlap: SharedText
     training_bytes: int
     smallest_saving: float
     tokenizers: Sequence[Candidate]
@@ -128,6 +131,10 @@ class Choice(Measured):
     unmatched: Sequence[str]
     edges: Sequence[str]
     bakeoff: Bakeoff
+
+    def save(self) -> dict[str, Any]:
+        """The numbers of the page, as JSON."""
+        return {**super().save(), "least_count": LEAST_COUNT}
 
     def write(self, folder: Path) -> None:
         """Write `choose.html`, `choose.json`, `choose.csv` and `choose.tex`."""
@@ -167,7 +174,7 @@ def choose_tokenizers(
             pattern and the same size.
         sizes: Sizes of the vocabulary; None for 8k, 16k, 32k and 64k, and larger ones while they are cheaper and the
             text supports them.
-        patterns: Patterns of phase 1; None for `PATTERNS`, and those of the presets.
+        patterns: Patterns of phase 1; None for `PATTERNS` and the presets' own.
         presets: Presets of superwords; None for `PRESETS_TRIED`.
         transitions: Where superwords start: shares of the vocabulary, numbers of tokens, or `auto`; None for 0.8 and
             0.9, and lower ones, to 0.4, while they are cheaper.
@@ -183,16 +190,20 @@ def choose_tokenizers(
     Raises:
         UserError: A setting is wrong, the text is too small, or an existing tokenizer was trained on it.
     """
-    existing, reporter, deployed = measures.loaded(against or {}), reporter or quiet(), measures.deployment(deployment)
+    existing = measures.loaded(against or {})
+    reporter = reporter or quiet()
+    deployed = deployments.read(deployment)
     losses = measured_losses(run) if run else {}
     for pattern in patterns or []:
         resolve(pattern)
+    if presets is None:
+        presets = PRESETS_TRIED[:1] if quick else PRESETS_TRIED
     cells = grid(
         patterns,
-        PRESETS_TRIED[: 1 if quick else None] if presets is None else presets,
+        presets,
         transitions or ([0.9] if quick else [0.8, 0.9]),
         sorted(sizes or ([16_000, 32_000] if quick else [8_000, 16_000, 32_000, 64_000])),
-        PATTERNS[: 1 if quick else None],
+        PATTERNS[:1] if quick else PATTERNS,
     )
     names = [*existing, *(cell.name for cell in cells)]
     if reference not in (None, *names):
@@ -204,8 +215,10 @@ def choose_tokenizers(
             division = divide(text, folder, heldout, reporter.progress)
             documents = read(division.selection)
         unknown = _check_unseen(existing, documents, text)
-        trainer = Trainer(division.corpus, folder / TRAINED, asdict(division.identity), reporter, thread_count(threads))
-        search = Search(trainer, division.selection, documents, deployed, cells[0].pattern, existing)
+        trainer = GridTrainer(
+            division.corpus, folder / TRAINED, asdict(division.identity), reporter, thread_count(threads)
+        )
+        search = GridSearch(trainer, division.selection, documents, deployed, cells[0].pattern, existing)
         search.explore(
             cells,
             extend_by=PRESETS_TRIED[0] if any(cell.preset for cell in cells) else None,
@@ -213,12 +226,12 @@ def choose_tokenizers(
             fixed_sizes=bool(sizes),
             fixed_transitions=bool(transitions),
         )
-        decision = decide(search, reference)
-        made = [_finalist(name, why, search, text, folder) for name, why in decision.why.items()]
-        base = search.contenders[decision.reference].tally
+        shortlist = decide(search, reference)
+        made = [_finalist(name, why, search, text, folder) for name, why in shortlist.why.items()]
+        base = search.contenders[shortlist.reference].tally
         every = search.contenders.items()
         choice = Choice(
-            reference=decision.reference,
+            reference=shortlist.reference,
             text=MeasuredText.of(text, documents),
             deployment=deployed,
             deployment_name=" ".join(deployment),
@@ -227,9 +240,9 @@ def choose_tokenizers(
             ],
             split=division.identity,
             overlap=division.overlap,
-            training_bytes=decision.training_bytes,
-            smallest_saving=decision.smallest_saving,
-            tokenizers=_with_losses(decision.candidates, search, losses),
+            training_bytes=shortlist.training_bytes,
+            smallest_saving=shortlist.smallest_saving,
+            tokenizers=_with_losses(shortlist.candidates, search, losses),
             finalists=made,
             existing=list(existing),
             unknown=unknown,
@@ -274,7 +287,7 @@ def _check_unseen(existing: Mapping[str, Pretrained], documents: Documents, text
 
 
 @dataclass(frozen=True)
-class Decision:
+class Shortlist:
     """The choice among tokenizers.
 
     Attributes:
@@ -291,7 +304,7 @@ class Decision:
     why: Mapping[str, str]
 
 
-def decide(search: Search, reference: str | None = None) -> Decision:
+def decide(search: GridSearch, reference: str | None = None) -> Shortlist:
     """Price the tokenizers, and choose the finalists.
 
     Args:
@@ -310,10 +323,10 @@ def decide(search: Search, reference: str | None = None) -> Decision:
     priced = price(search.contenders, search.references(reference), search.documents, search.deployed)
     why = finalists(priced, least, search.existing, search.parents, reference)
     n_bytes = made_here[0].tokenizer.provenance["phase1"]["corpus_bytes"]
-    return Decision(next(iter(why)), least, n_bytes, priced, why)
+    return Shortlist(next(iter(why)), least, n_bytes, priced, why)
 
 
-def _finalist(name: str, why: str, search: Search, text: Corpus, folder: Path) -> Finalist:
+def _finalist(name: str, why: str, search: GridSearch, text: Corpus, folder: Path) -> Finalist:
     """A finalist, which is saved among the results unless the user has it."""
     counted = search.contenders[name].tally
     place = search.existing[name].source if name in search.existing else ""
@@ -324,6 +337,7 @@ def _finalist(name: str, why: str, search: Search, text: Corpus, folder: Path) -
     return Finalist(
         name=name,
         why=why,
+        cheapest=why.startswith(CHEAPEST),
         folder=place,
         examples=_examples(counted),
         longest=_longest(counted.tokenizer),
@@ -333,7 +347,7 @@ def _finalist(name: str, why: str, search: Search, text: Corpus, folder: Path) -
     )
 
 
-def _with_losses(candidates: Sequence[Candidate], search: Search, losses: Mapping[str, Loss]) -> list[Candidate]:
+def _with_losses(candidates: Sequence[Candidate], search: GridSearch, losses: Mapping[str, Loss]) -> list[Candidate]:
     """The tokenizers with the losses of their models."""
     found = []
     for one in candidates:
@@ -342,7 +356,7 @@ def _with_losses(candidates: Sequence[Candidate], search: Search, losses: Mappin
     return found
 
 
-def _unmatched(losses: Mapping[str, Loss], search: Search) -> list[str]:
+def _unmatched(losses: Mapping[str, Loss], search: GridSearch) -> list[str]:
     here = {one.tally.tokenizer.sha256 for one in search.contenders.values()}
     return [loss.label for sha256, loss in losses.items() if sha256 not in here]
 
@@ -395,8 +409,9 @@ def _bakeoff(corpus: Corpus, documents: Documents, made: Sequence[Finalist], dep
     words = ["pipeline", "experiment=bakeoff", "corpus=files", f"arms=[{','.join(arms)}]"]
     words += [setting(f"corpus.{key}", value) for key, value in text.items()]
     for arm, place in arms.items():
-        words.append(setting(f"arms.{arm}.{'file' if Path(place).exists() else 'pretrained'}", place))
-    words += [f"deployment{'.' if '=' in word else '='}{word}" for word in deployment]
+        key = "file" if Path(place).exists() else "pretrained"
+        words.append(setting(f"arms.{arm}.{key}", place))
+    words += [f"deployment.{word}" if "=" in word else f"deployment={word}" for word in deployment]
     if sum(group.by == SOURCE for group in documents.groups) < FEWEST_EFFECTIVE[OF_SOURCES]:  # so few decide nothing
         words.append("eval.cluster=document")
     tokenizers = [one.tokenizer for one in made]

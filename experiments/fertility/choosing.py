@@ -92,7 +92,7 @@ class Candidate:
         strr: Share of the words that are in one token; None if that is not known. See `measures.Row`.
         gini: Gini coefficient of the sources' tokens per byte; None with a single source.
         bits_per_byte: Loss of its models in the run that the user named; None if it has none there.
-        loss_percent: Difference of this loss to that of the run's first tokenizer, in percent.
+        loss_percent: Difference of this loss to the loss of the run's first tokenizer, in percent.
     """
 
     name: str
@@ -118,7 +118,12 @@ class Candidate:
 
     def save(self) -> dict[str, Any]:
         """The entry of the JSON."""
-        return {**vars(self), **self.relative.save("relative"), **self.loss_percent.save("loss_percent")}
+        return {
+            **vars(self),
+            "rare": is_rare(self.last_count),
+            **self.relative.save("relative"),
+            **self.loss_percent.save("loss_percent"),
+        }
 
 
 def price(
@@ -201,7 +206,7 @@ def finalists(
         least: Smallest saving that counts, as a share.
         existing: Names of the tokenizers that the user has.
         extended: Names of tokenizers that extend one of these, and of that one.
-        reference: Name of the reference that the user chose; None for that of the cheapest.
+        reference: Name of the reference that the user chose; None for the reference of the cheapest.
     """
     kept = sorted((one for one in priced if not one.lossy), key=lambda one: one.flops_per_byte)
     supported = [one for one in kept if one.supported and one.name not in existing]

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from experiments import deployments
 from experiments.fertility import measures
 from experiments.fertility.measures import ALPHA, Measured, MeasuredText
 from experiments.fertility.tallies import SOURCE, read, tally
@@ -131,7 +132,9 @@ def measure_fertility(
         UserError: There is no tokenizer of the reference's name, the text cannot be read or has no such translations,
             or a tokenizer gives no token.
     """
-    arms, reporter, deployed = measures.loaded(tokenizers), reporter or quiet(), measures.deployment(deployment)
+    arms = measures.loaded(tokenizers)
+    reporter = reporter or quiet()
+    deployed = deployments.read(deployment)
     reference = reference or next(iter(arms))
     if reference not in arms:
         raise UserError(f"reference={reference!r} is not a tokenizer; the names are {', '.join(arms)}")
@@ -175,13 +178,16 @@ def measure_fertility(
 def _reads(
     arms: Mapping[str, Pretrained], training: Mapping[str, Corpus], progress: Progress | None
 ) -> dict[str, Read | None]:
-    """The record of the training text of each tokenizer, by name: its own, or that of `training`, read once."""
+    """The record of the training text of each tokenizer, by name: its own, or the record of `training`, read once."""
     recorded: dict[int, Read] = {}
     for text in training.values():
         if id(text) not in recorded:
-            recorder, n_bytes, tick = Recorder(), 0, Throttle(progress, "bytes of training text")
+            recorder = Recorder()
+            n_bytes = 0
+            tick = Throttle(progress, "bytes of training text")
             for batch in recorder.batches(text, readers=2, in_order=False):
-                tick(n_bytes := n_bytes + batch.n_bytes)
+                n_bytes += batch.n_bytes
+                tick(n_bytes)
             recorded[id(text)] = recorder.read()
     reads: dict[str, Read | None] = {}
     for name, arm in arms.items():
@@ -191,7 +197,8 @@ def _reads(
 
 
 def _described(name: str, arm: Pretrained, rows: Sequence[Row], read: Read | None, answer: Answer) -> MeasuredTokenizer:
-    whole, in_training = rows[0], None
+    whole = rows[0]
+    in_training = None
     if answer.saw or not answer.unknown:
         sources = [row.group for row in rows if row.by == SOURCE and row.in_training_bytes]
         in_training = InTraining(

@@ -106,7 +106,7 @@ def grid(
     A preset is combined with its own unit and pattern of phase 1, unless patterns are chosen.
 
     Args:
-        patterns: Patterns of phase 1 for BPE and superwords; None for `default_patterns`, and those of the presets.
+        patterns: Patterns of phase 1 for BPE and superwords; None for `default_patterns` and the presets' own.
         presets: Presets of phase 2.
         transitions: Numbers of tokens, shares of the vocabulary, or `auto`.
         sizes: Sizes of the vocabulary.
@@ -126,7 +126,7 @@ def grid(
 
 
 @dataclass(frozen=True)
-class Trainer:
+class GridTrainer:
     """Trains on the training split of a corpus, and keeps the results in a folder, so that a command can resume.
 
     Attributes:
@@ -148,7 +148,7 @@ class Trainer:
         Args:
             cells: The tokenizers.
             quarter: Number of a quarter of the text to train on, from 0 to 3; None for all of it. The quarters are
-                disjoint, so differences between them are those of the training text alone.
+                disjoint, so they differ in the training text alone.
         """
         trained: dict[str, Trained] = {}
         for cell in cells:
@@ -203,7 +203,8 @@ class Trainer:
         """The result of a job, from the folder if it is there."""
         name = digest([settings, self.about])[:16]
         if name not in self._loaded:
-            place, merge_counts = self.folder / name, list[Any]()
+            place = self.folder / name
+            merge_counts = list[Any]()
             record = place.with_suffix(".json")
             with suppress(OSError, UserError):  # it is not there, or damaged: train it again
                 stored, tokenizer = read_sealed(record), Tokenizer.load(place)

@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from experiments.fertility.tallies import ALL, SOURCE, by_text
-from experiments.numbers import with_sizes
 from experiments.results import plain
 from experiments.store.manifest import command_line
 from lm.evaluate.deployment import Deployment, ServingCost, serving_cost
 from lm.evaluate.significance import Ratio
 from superbpe.inspection.measures import renyi_entropy
-from tokenizer.errors import UserError, did_you_mean
 from tokenizer.external.load import Pretrained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from importlib.resources.abc import Traversable
 
     from numpy.typing import NDArray
 
@@ -33,36 +29,6 @@ if TYPE_CHECKING:
 ALPHA, CONFIDENCE = 2.5, 0.95
 LEAST_DOCUMENTS = 10
 """Fewer documents get no interval."""
-
-
-def deployments() -> dict[str, Traversable]:
-    """Files of the presets of `deployment`, by name."""
-    paths = sorted((files("configs") / "deployment").iterdir(), key=lambda path: path.name)
-    return {path.name.removesuffix(".yaml"): path for path in paths}
-
-
-def deployment(words: Sequence[str]) -> Deployment:
-    """Read presets and settings; later ones override earlier ones. They are data, without interpolation.
-
-    Raises:
-        UserError: A preset or a setting is unknown, or a value is not allowed.
-    """
-    presets = deployments()
-    kinds = {name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(Deployment).items()}  # of `float | None`
-    settings: dict[str, Any] = {}
-    for word in words:
-        lines = presets[word].read_text(encoding="utf-8").splitlines() if word in presets else [word.replace("=", ": ")]
-        for key, colon, value in (line.partition(": ") for line in lines if line and not line.startswith("#")):
-            if not colon:
-                hint = f"{did_you_mean(word, presets)} nor KEY=VALUE; the presets are {', '.join(presets)}"
-                raise UserError(f"deployment: {word} is neither a preset{hint}")
-            if key not in kinds:
-                raise UserError(f"deployment: {key}={value}: unknown setting{did_you_mean(key, kinds)}")
-            try:
-                settings[key] = kinds[key](with_sizes(value))
-            except ValueError:
-                raise UserError(f"deployment: {key}={value} is not a number; write one, such as {key}=1000") from None
-    return Deployment(**settings)
 
 
 class Measure(NamedTuple):
@@ -243,7 +209,8 @@ def rows(
     efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(text_ids), 2)) if tally.counts.any() else 0.0
 
     def row(group: Group) -> Row:
-        chosen, whole = group.documents[tally.measured[group.documents]], group.by == ALL
+        chosen = group.documents[tally.measured[group.documents]]
+        whole = group.by == ALL
         hashes, sizes = documents.hashes[chosen], documents.n_bytes[chosen]
         words, tokens = documents.n_words[chosen], tally.tokens[chosen]
         common = chosen[reference.measured[chosen]]

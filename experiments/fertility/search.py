@@ -17,7 +17,7 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.fertility.grid import Trained, Trainer
+    from experiments.fertility.grid import GridTrainer, Trained
     from experiments.fertility.tallies import Documents, Tally
     from lm.evaluate.deployment import Deployment
     from tokenizer import Corpus
@@ -34,7 +34,7 @@ _LEAST_TOKENS = 300
 
 
 @dataclass
-class Search:
+class GridSearch:
     """Tokenizers that are trained, and their tokens for the documents to choose by.
 
     Attributes:
@@ -50,7 +50,7 @@ class Search:
         contenders: All tokenizers whose tokens are counted.
     """
 
-    trainer: Trainer
+    trainer: GridTrainer
     selection: Corpus
     documents: Documents
     deployed: Deployment

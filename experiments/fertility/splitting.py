@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from tokenizer.progress import Progress
 
-SELECTION, COPIES = "selection.jsonl", ("train.jsonl", "heldout.jsonl")
+SELECTION = "selection.jsonl"
+COPIES = ("train.jsonl", "heldout.jsonl")
 FEWEST_SOURCES, FEWEST_OF_KIND, MOST_COPIED = 10, 3, 2_000_000_000
 """Sources, of the text and of each kind, and most bytes as stored, with which whole sources are held out."""
 TEST_SHARE = 0.5
@@ -62,7 +63,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Overlap:
+class SharedText:
     """Text by which tokenizers are chosen that occurs in the training text.
 
     Attributes:
@@ -77,7 +78,7 @@ class Overlap:
 
 
 @dataclass(frozen=True)
-class Division:
+class TextSplit:
     """A text in three parts.
 
     Attributes:
@@ -91,10 +92,10 @@ class Division:
     corpus: Corpus
     selection: Corpus
     identity: Identity
-    overlap: Overlap
+    overlap: SharedText
 
 
-def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: Progress | None = None) -> Division:
+def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: Progress | None = None) -> TextSplit:
     """Divide a text, and write the documents to choose by.
 
     Whole sources are held out if a field names enough of them; otherwise a hash of each document decides. Near
@@ -110,7 +111,8 @@ def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: P
         UserError: Too few documents are held out.
     """
     share = heldout or min(HELD_OUT, float(f"{HELD_OUT_BYTES / max(sum(text.sizes()), 1):.2g}"))
-    copies, path = _copy(text, folder, share, progress), folder / SELECTION
+    copies = _copy(text, folder, share, progress)
+    path = folder / SELECTION
     corpus = copies or Corpus(replace(text.config, heldout_fraction=share))
     identity = Identity(
         text=about(text)["places"],
@@ -124,8 +126,8 @@ def divide(text: Corpus, folder: Path, heldout: float | None = None, progress: P
     if not path.exists() or record != {**facts, **record, "checksum": checksum(path, again=True)}:
         overlap = _write(corpus, path, share, progress)
         write_sealed(path.with_suffix(".json"), {**facts, "overlap": asdict(overlap), "checksum": checksum(path)})
-    overlap = Overlap(**_record(path)["overlap"])
-    return Division(corpus, Corpus(CorpusConfig(paths=[str(path)], source_field="source")), identity, overlap)
+    overlap = SharedText(**_record(path)["overlap"])
+    return TextSplit(corpus, Corpus(CorpusConfig(paths=[str(path)], source_field="source")), identity, overlap)
 
 
 def check_folder(folder: Path, text: Corpus) -> None:
@@ -153,14 +155,16 @@ def _copy(text: Corpus, folder: Path, share: float, progress: Progress | None) -
     if not text.config.source_field or text.config.sources or sum(text.sizes()) > MOST_COPIED:
         return None
     train, heldout = (folder / name for name in COPIES)
-    facts, record = {"text": digest(text.identity()), "share": share}, _record(train)
+    facts = {"text": digest(text.identity()), "share": share}
+    record = _record(train)
     copies = CorpusConfig([str(train)], heldout_paths=[str(heldout)], heldout_fraction=share, source_field="source")
     if train.exists() and heldout.exists():
         sums = {path.name: checksum(path, again=True) for path in (train, heldout)}
         if record == {**facts, **sums}:
             return Corpus(copies)
     sizes: Counter[str] = Counter()
-    tick, n_bytes = Throttle(progress, "bytes to divide by source"), 0
+    tick = Throttle(progress, "bytes to divide by source")
+    n_bytes = 0
     for source, document in documents_by_origin(text, "all"):
         sizes[source] += len(document.encode())
         n_bytes += len(document)
@@ -200,10 +204,11 @@ def held_out_sources(sizes: Mapping[str, int], share: float) -> set[str]:
     return held_out
 
 
-def _write(corpus: Corpus, path: Path, share: float, progress: Progress | None) -> Overlap:
+def _write(corpus: Corpus, path: Path, share: float, progress: Progress | None) -> SharedText:
     test = Corpus(replace(corpus.config, heldout_sample=TEST_SHARE))
     tested = {hashlib.sha256(text.encode()).digest() for _, text in documents_by_origin(test, "heldout")}
-    tick, n_bytes = Throttle(progress, "bytes held out"), 0
+    tick = Throttle(progress, "bytes held out")
+    n_bytes = 0
     documents = []
     for source, text in documents_by_origin(corpus, "heldout"):
         data = text.encode()
@@ -228,4 +233,4 @@ def _write(corpus: Corpus, path: Path, share: float, progress: Progress | None) 
             if not left_out:
                 file.write(json.dumps({"text": text, "source": source}).encode() + b"\n")
     shared = found.shared[~near].sum() / max(found.words[~near].sum(), 1)
-    return Overlap(int(near.sum()), float(shared))
+    return SharedText(int(near.sum()), float(shared))

@@ -13,7 +13,7 @@ import xxhash
 
 from lm.data.survey import survey
 from lm.evaluate.bits_per_byte import sampling_units
-from superbpe.inspection.boundaries import Counts, find_units
+from superbpe.inspection.boundaries import UnitCounts, find_units
 from tokenizer import Batch
 from tokenizer.corpus.parallel import parallel_documents
 from tokenizer.errors import UserError, listed
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ALL, KIND, SOURCE, SCRIPT = "all", "kind", "source", "script"
 """How documents are grouped. The kind of text is the part of a source's name before a colon: `code: python`."""
 _NAMING = ("source_field", "kind_field", "kinds")
-"""Settings that give sources other names than those of `Corpus.by_source`."""
+"""Settings that give sources other names than `Corpus.by_source` does."""
 _BATCH_BYTES = 1 << 20
 """Text that is in memory at once, per thread, with its words and its tokens, unless a document is longer."""
 MOST_SOURCES = 50
@@ -143,20 +143,22 @@ class Tally:
         cut: The ones that tokens cut, of located documents.
     """
 
-    def __init__(self, tokenizer: TokenizerLike, n_documents: int, every: int = 1, units: Counts | None = None) -> None:
+    def __init__(
+        self, tokenizer: TokenizerLike, n_documents: int, every: int = 1, units: UnitCounts | None = None
+    ) -> None:
         self.tokenizer = tokenizer
         self.measured = np.arange(n_documents) % every == 0
         self.tokens, self.lost = np.zeros(n_documents, np.int64), np.zeros(n_documents, np.int64)
         self.changed = np.zeros(n_documents, np.bool_)
         self.counts = np.zeros(tokenizer.vocab_size, np.int64)
         self.located = np.zeros(n_documents, np.bool_)
-        self.cut, zeros = (Counts(*np.zeros((3, n_documents), np.int32)) for _ in range(2))
+        self.cut, zeros = (UnitCounts(*np.zeros((3, n_documents), np.int32)) for _ in range(2))
         self.units = units or zeros
         self._lengths = tokenizer.token_byte_lengths().astype(np.uint32)
         self._lock = threading.Lock()
 
     def add(self, batch: Batch, first: int, units: Units | None = None) -> None:
-        """Count the tokens of a batch whose first document has index `first`; `units` are those of the batch."""
+        """Count the tokens of a batch whose first document has index `first`; `units` are the batch's."""
         chosen = np.flatnonzero(self.measured[first : first + len(batch)])
         if len(chosen) < len(batch):
             batch = Batch.from_texts([batch.text(i) for i in chosen.tolist()])
@@ -220,7 +222,7 @@ def tally(
     """
     n, total = len(documents), int(documents.n_bytes.sum())
     sampled = min(n, -(-total // sample_bytes)) if sample_bytes else 1
-    of_text = Counts(*np.zeros((3, n), np.int32))
+    of_text = UnitCounts(*np.zeros((3, n), np.int32))
     tallies = [Tally(one, n, sampled if isinstance(one, ExternalTokenizer) else 1, of_text) for one in tokenizers]
     tick = Throttle(progress, "bytes encoded", len(tallies) * total)
     batches = text.batches("all", batch_bytes=_BATCH_BYTES)

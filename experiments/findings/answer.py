@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MIX = "all"
 """Name of the mix of all kinds of text."""
 NOT_MEASURED = "not measured"
+NO_VERDICT = "no verdict"
 AS_GIVEN = "bits per byte, models as given"
 
 
@@ -110,14 +111,15 @@ def _cell(compared: Comparison | None, reference: str, label: str) -> str:
     if compared is None:
         return NOT_MEASURED
     if compared.barred:
-        return Decision.WITHHELD
+        return NO_VERDICT
     ends = compared.interval
     better = decision(compared, (reference, label))
     found = better if better in (reference, label) else ""
+    undecided = NO_VERDICT if better == Decision.WITHHELD else better
     return Lines(
         f"{signed(compared.percent, 2)} %",
         f"{signed(ends[0], 2)} to {signed(ends[1], 2)}" if ends else "",
-        f"{found} better" if found else better,
+        f"{found} better" if found else undecided,
     )
 
 

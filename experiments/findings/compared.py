@@ -346,7 +346,7 @@ def _restricted(arm: ScoredArm, documents: NDArray[np.bool_]) -> ScoredArm:
     )
 
 
-def compare_runs(
+def compare_rungs(
     context: Context,
     text: Text,
     arms: Mapping[str, EncodedArm],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lm.evaluate.comparison import Further, percent_change
+from lm.evaluate.comparison import Further, percent_difference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def _variances(measured: Sequence[Luck | None], weights: Mapping[str, float]) ->
     variances = {}
     for (i, one), (j, other) in itertools.combinations(enumerate(measured), 2):
         if one is not None and other is not None and one.halves == other.halves:
-            variances[i, j] = _variance(percent_change(_losses(one, weights), _losses(other, weights)), one.share)
+            variances[i, j] = _variance(percent_difference(_losses(one, weights), _losses(other, weights)), one.share)
         else:
             alone = [luck for luck in (one, other) if luck is not None]
             variances[i, j] = sum(_variance(100 * np.log(_losses(luck, weights)), luck.share) for luck in alone)

@@ -30,7 +30,7 @@ class Step(NamedTuple):
     Attributes:
         what: The change.
         why: The question that it would settle.
-        command: The command; empty if no setting helps.
+        command: The command; empty if no setting gives a verdict.
         seconds: Estimate of its training time.
     """
 
@@ -69,7 +69,7 @@ def next_step(
     units = max([n_units, *(pair.clusters for pair in needed)])
     if one.too_few:
         units = max(units, math.ceil(fewest / max(one.effective_clusters, 1) * n_units))
-    changes, whats, seconds = [], [], 0.0
+    changes, whats, seconds, needs_text = [], [], 0.0, False
     elsewhere = settings.get("recipe") == FROM_ELSEWHERE
     if seeds > one.n_seeds:
         changes.append(f"lm.n_seeds={seeds}")
@@ -88,6 +88,7 @@ def next_step(
             setting = "--cluster document" if elsewhere else "eval.cluster=document"
             unless = f"{setting}, if the sources are arbitrary parts of one collection"
             whats.append(f"{more}, which needs more text from you, or set {unless}")
+            needs_text = True
         elif sample <= 1:
             changes.append(f"corpus.heldout_sample={math.ceil(100 * sample) / 100:g}")
             whats.append(more)
@@ -99,6 +100,7 @@ def next_step(
             if sampled < 1:
                 changes.append("corpus.heldout_sample=1")
             whats.append(more if elsewhere else f"{more} with corpus.heldout_paths")
+            needs_text = True
     if not whats:
         return None
     why = f"to show a difference of {100 * DETECTABLE:g} % with a probability of 80 %"
@@ -108,6 +110,8 @@ def next_step(
         why = f"at least {fewest} effective {unit}s are required"
     elif one.n_seeds < FEWEST_SEEDS:
         why = f"a verdict about tokenizers requires {FEWEST_SEEDS} seeds"
+    if one.too_few and needs_text:
+        changes = []  # no setting gives a verdict
     return Step("; ".join(whats), why, with_settings(command, changes) if changes and command else "", seconds)
 
 

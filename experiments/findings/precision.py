@@ -69,6 +69,7 @@ def announce(
             remedies.append("a larger corpus.heldout_sample")
         if unit == SOURCE:
             remedies.append("eval.cluster=document if the sources are arbitrary parts of one collection")
-        elif heldout_sample == 1:
+            effective = float(effective_number(sizes(documents, "document").astype(np.float64)))
+        if heldout_sample == 1 and effective < FEWEST_EFFECTIVE["document"]:
             remedies.append("a larger corpus.heldout_fraction, or corpus.heldout_paths")
     say(f"no verdict about tokenizers will be possible: {reason}; add {' and '.join(remedies)}", style="yellow")

@@ -8,6 +8,7 @@ from experiments.findings import answer, division
 from experiments.findings.verdict import BUDGETS, at_scale_of, detail, verdict
 from experiments.numbers import percent_change, si
 from experiments.progress import Lines, Table
+from experiments.settings import UNTRACED
 from experiments.stages.contamination import sentence
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def show_findings(reporter: Reporter, title: str, result: Findings, numbers: Map
 
 def _main_numbers(title: str, result: Findings) -> Table:
     """The main numbers, one row per tokenizer; the page has all others."""
-    columns = ["", "vocabulary", "bytes per token", "bits per byte", "inference FLOPs per byte"]
+    context = f"{result.arms[0].scores.context_bytes:,} B of context"
+    columns = ["", "vocabulary", "bytes per token", "bits per byte", f"inference FLOPs per byte, {context}"]
     differ = False
     if result.trained_here:
         columns.insert(-1, "training FLOPs")
@@ -110,7 +112,7 @@ def _main_numbers(title: str, result: Findings) -> Table:
         interval = scores.bits_per_byte_interval
         parts = {"superwords": len(tokenizer.superword_ids()), "untrained": int(arm.untrained().sum())}
         row = [
-            arm.label,
+            Lines(arm.label, "training text unknown" if UNTRACED in arm.settings else ""),
             Lines(f"{tokenizer.vocab_size:,}", *(f"{number:,} {name}" for name, number in parts.items() if number)),
             f"{scores.bytes_per_token:.3f}",
             Lines(f"{scores.bits_per_byte:.4f}", f"{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""),

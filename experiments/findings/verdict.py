@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.numbers import percent, si, signed
 from experiments.progress import Lines
+from experiments.settings import UNTRACED
 from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS, Decision
 from tokenizer.errors import counted
 
@@ -172,7 +173,7 @@ def decision(compared: Comparison, labels: Sequence[str]) -> str:
 def detail(result: Findings) -> str:
     """The difference of `Findings.pair`, what its uncertainty includes and what is unequal; a line per further arm."""
     if len(result.arms) == 1:
-        return "There is nothing to compare it with."
+        return f"There is nothing to compare it with.{_untraced(result)}"
     first, compared = result.labels[0], result.shown
     difference = _difference(result, result.pair[1])
     others = [f"{_difference(result, j)}." for j in result.tested if j != result.pair[1]]
@@ -203,7 +204,8 @@ def detail(result: Findings) -> str:
     if compared.rates_change:
         how += f"; other learning rates that are about as good change it by up to {compared.rates_change:.2f}"
     n = len(result.tested)
-    corrected = f", corrected for {n} comparisons with {first}" if n > 1 and compared.tested else ""
+    corrected = f", corrected for {n} comparisons with {first} ({100 * compared.confidence:g} % together)"
+    corrected = corrected if n > 1 and compared.tested else ""
     note = asymmetry(compared.percent, compared.interval, compared.cluster)
     return Lines(f"{difference}{corrected} ({how}).{note}{_division(result)}{_unequal(result)}", *others)
 
@@ -282,6 +284,7 @@ def _unequal(result: Findings) -> str:
     ]
     if result.left_out:
         notes.append(f" {result.left_out}")
+    notes.append(_untraced(result))
     parameters, inner = zip(*(arm.lm.contents.parameters for arm in result.arms), strict=True)
     if len(set(parameters)) > 1:
         sizes = [f"{arm.label} {n:,}" for arm, n in zip(result.arms, parameters, strict=True)]
@@ -291,6 +294,19 @@ def _unequal(result: Findings) -> str:
             where = " (of them in the layers)"
         notes.append(f" The models differ in parameters{where}: {_listed(sizes, len(sizes))}.")
     return "".join(notes)
+
+
+def _untraced(result: Findings) -> str:
+    """The existing tokenizers that may have been trained on the held-out text."""
+    labels: dict[str, list[str]] = {}
+    for arm in result.arms:
+        labels.setdefault(arm.settings.get(UNTRACED, ""), []).append(arm.label)
+    labels.pop("", None)
+    return "".join(
+        f" Training text unknown: {_listed(names, len(names))} may have been trained on the held-out text, which would "
+        f"make the numbers too good ({why})."
+        for why, names in labels.items()
+    )
 
 
 def conditions(result: Findings) -> str:
@@ -408,7 +424,7 @@ def _interval_of(gap: Gap, first: int, last: int) -> str:
     if gap.intervals is None:
         return ""
     low, high = (f(interval[i] for interval in gap.intervals[first : last + 1]) for i, f in ((0, min), (1, max)))
-    level = "" if gap.level == gap.confidence else f", corrected to {100 * gap.level:.4g} %,"
+    level = "" if gap.level == gap.confidence else f", corrected to {100 * gap.level:.4g} % for the number of arms,"
     return f", with {100 * gap.confidence:g} % intervals{level} from {signed(low, 1)} to {signed(high, 1)} %"
 
 

@@ -12,6 +12,7 @@ import json
 import os
 import time
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from experiments.characters import visible
@@ -74,7 +75,12 @@ class Tracker:
     """
 
     def __init__(
-        self, folder: Path, logger: str, project: str, config: Mapping[str, Any], labels: Labels | None = None
+        self,
+        folder: Path,
+        logger: str = "none",
+        project: str = "",
+        config: Mapping[str, Any] = MappingProxyType({}),
+        labels: Labels | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._labels = Labels(*map(visible, labels or Labels(folder.name, folder.name)))
@@ -148,7 +154,8 @@ class Tracker:
         self.log("stages", {**cost, **row})
         if not self._runs:
             return
-        kind, key = artifact.manifest.stage, stage.partition(" ")[2]
+        kind = artifact.manifest.stage
+        key = stage.partition(" ")[2]
         metrics = {**row, "seconds": artifact.manifest.seconds}
         if kind == "evaluation":
             metrics = {"val/bpb" if name == "bits_per_byte" else f"val/{name}": value for name, value in row.items()}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.fertility.choosing import CHEAPEST, LEAST_COUNT, is_rare
 from experiments.numbers import percent, si, signed
 from experiments.progress import Lines, Table
 from experiments.report import page
@@ -59,8 +58,13 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
     chosen, with_losses = {one["name"] for one in report["finalists"]}, has_losses(report)
     rows = []
     for one in tokenizers:
-        place = "loses text" if one["lossy"] else "cheapest up to this size" if one["frontier"] else ""
-        remark = "finalist" if one["name"] in chosen else place
+        remark = ""
+        if one["name"] in chosen:
+            remark = "finalist"
+        elif one["lossy"]:
+            remark = "loses text"
+        elif one["frontier"]:
+            remark = "cheapest up to this size"
         rows.append(
             [
                 Lines(one["name"], remark),
@@ -120,21 +124,21 @@ def short_table(report: Mapping[str, Any]) -> Table:
 
 def headline(report: Mapping[str, Any]) -> str:
     """The cheapest finalist against the reference."""
-    best = next((one for one in report["finalists"] if one["why"].startswith(CHEAPEST)), None)
+    best = next((one for one in report["finalists"] if one["cheapest"]), None)
     made_here = [one for one in report["tokenizers"] if one["last_count"] is not None]
     if not any(one["supported"] for one in made_here):
         smallest = min(one["vocab_size"] for one in made_here)
         return (
             f"The text is too small to choose by: it has {si(report['training_bytes'])}B to train on, and even with "
-            f"{smallest:,} tokens, the last merges of BPE occur fewer than {LEAST_COUNT} times. Use more text, or "
-            "smaller vocabularies."
+            f"{smallest:,} tokens, the last merges of BPE occur fewer than {report['least_count']} times. Use more "
+            "text, or smaller vocabularies."
         )
     if best is None:
         # Others are in the table, too, but their last merges are chance.
         which = "tokenizer" if all(one["supported"] for one in made_here) else "tokenizer with enough text for its size"
         return (
-            f"No {which} is certainly cheaper to serve than {against(report)}: a saving counts from "
-            f"{100 * report['smallest_saving']:.1f} % on, because other training text can change it as much."
+            f"No {which} is reliably cheaper to serve than {against(report)}: savings below "
+            f"{100 * report['smallest_saving']:.1f} % are within the noise of retraining on other text."
         )
     compared = next(one["reference"] for one in report["tokenizers"] if one["name"] == best["name"])
     size = {one["name"]: one["vocab_size"] for one in report["tokenizers"]}
@@ -160,10 +164,10 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     every, command = report["tokenizers"], report["bakeoff"]["command"]
     n_bytes, reads = report["training_bytes"], report["bakeoff"]["train_bytes"]
     said = []
-    if rare := [one["name"] for one in every if is_rare(one["last_count"])]:
+    if rare := [one["name"] for one in every if one["rare"]]:
         said.append(
-            f"The last merges of {listed(rare)} occur fewer than {LEAST_COUNT} times in the training text, which is "
-            "too small for these vocabularies: they are no finalists"
+            f"The last merges of {listed(rare)} occur fewer than {report['least_count']} times in the training text, "
+            "which is too small for these vocabularies: they cannot be finalists"
         )
     if report["missing"]:
         said.append(f"The text has too few pairs for {listed(report['missing'])}")

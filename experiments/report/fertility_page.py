@@ -122,9 +122,10 @@ def headline(report: Mapping[str, Any]) -> str:
         found = f"{reference['tokenizer']}: {reference['bytes_per_token']:.3f} bytes per token"
         return f"No tokenizer needs significantly fewer tokens than {found}."
     change, _, ends = difference(best).partition("\n")
+    interval = f" ({ends} %)" if ends else ""
     return (
-        f"{best['tokenizer']} needs the fewest tokens: {change} against {reference['tokenizer']}"
-        f"{f' ({ends} %)' if ends else ''}, {best['bytes_per_token']:.3f} bytes per token."
+        f"{best['tokenizer']} needs the fewest tokens: {change} against {reference['tokenizer']}{interval}, "
+        f"{best['bytes_per_token']:.3f} bytes per token."
     )
 
 
@@ -195,12 +196,15 @@ def notes(report: Mapping[str, Any]) -> list[str]:
 
 def figures(report: Mapping[str, Any]) -> list[Figure]:
     """Return the charts of the page."""
-    labels, drawn, reference = [arm["name"] for arm in report["tokenizers"]], [], report["reference"]
+    labels = [arm["name"] for arm in report["tokenizers"]]
+    drawn = []
     source = f"{counted(report['text']['documents'], 'document')}, {report['made']}"
     for by in ("source", "script") if len(labels) > 1 else ():
-        if len(names := _groups(report, by)) < 2:
+        names = _groups(report, by)
+        if len(names) < 2:
             continue
-        groups, fields = names[:GROUPS_DRAWN], ("tokenizer", "group", "parity", "parity_low", "parity_high")
+        groups = names[:GROUPS_DRAWN]
+        fields = ("tokenizer", "group", "parity", "parity_low", "parity_high")
         rows = [
             {field: row[field] for field in fields}
             for row in report["rows"]
@@ -210,8 +214,9 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
         drawing = charts.dots(rows, labels, "parity", title, ends=("parity_low", "parity_high"), groups=groups, line=1)
         caption = "Left of the line, a tokenizer needs fewer tokens for the same documents. "
         caption += f"{100 * report['confidence']:g} % intervals over documents, paired."
-        caption += f" The {len(groups)} largest of {len(names)}." * (len(names) > len(groups))
+        if len(names) > len(groups):
+            caption += f" The {len(groups)} largest of {len(names)}."
         if by == "script":
             caption += " Scripts of too few documents for an interval are only in fertility.csv."
-        drawn.append(Figure(f"parity-{by}", f"Tokens by {by}, against {reference}", drawing, caption, source))
+        drawn.append(Figure(f"parity-{by}", f"Tokens by {by}, against {report['reference']}", drawing, caption, source))
     return drawn

@@ -96,7 +96,9 @@ def shape(labels: Sequence[str], *, among: Sequence[str] | None = None) -> alt.S
 def legend(labels: Sequence[str]) -> alt.Legend:
     """Return the same legend for every channel, so that Vega-Lite merges them; long labels get a line each."""
     beside = sum(map(len, labels)) <= _LEGEND_CHARACTERS
-    columns = 0 if beside else 2 if max(map(len, labels)) <= _LEGEND_CHARACTERS // 2 - 4 else 1
+    columns = 2 if max(map(len, labels), default=0) <= _LEGEND_CHARACTERS // 2 - 4 else 1
+    if beside:
+        columns = 0  # all in one row
     return alt.Legend(
         title=None,
         values=list(labels),

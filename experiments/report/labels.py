@@ -28,7 +28,9 @@ def describe_phase1(tokenizers: Mapping[str, Any]) -> str:
         pattern = getattr(tokenizer, "pattern", None)  # other software's tokenizers have none
         if pattern is not None and pattern.name == "none":  # bytes
             continue
-        name = "unknown" if pattern is None else pattern.name if pattern.name != "custom" else pattern.regex
+        name = "unknown" if pattern is None else pattern.name
+        if pattern is not None and name == "custom":
+            name = pattern.regex
         phase1 = getattr(tokenizer, "provenance", {}).get("phase1")
         if phase1 is None and pattern is not None and len(tokenizer.superword_ids()):
             continue  # read from a file: this is the pattern of its superwords, and that of phase 1 is unknown

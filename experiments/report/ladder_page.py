@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import altair as alt
 
-from experiments.fertility.measures import deployment, deployments
+from experiments import deployments
 from experiments.findings.verdict import ANSWERS, change_text, flops_text, worth_headline
 from experiments.progress import Table
 from experiments.report import page
@@ -85,7 +85,7 @@ def render(numbers: Mapping[str, Any], study: Study) -> str:
 def _models(deployed: Deployment) -> dict[str, Deployment]:
     """Deployments by name, with this run's context and batch; the run's own comes first."""
     free: dict[str, Any] = {name: getattr(deployed, name) for name in ("context_bytes", "batch", "rho")}
-    presets = {name: dataclasses.replace(deployment([name]), **free) for name in deployments()}
+    presets = {name: dataclasses.replace(deployments.read([name]), **free) for name in deployments.presets()}
     name = next((name for name, model in presets.items() if model == deployed), "this run's own")
     return {name: deployed, **presets}
 
@@ -94,7 +94,9 @@ def _cell(study: Study, name: str, deployed: Deployment, phase: Phase, reference
     priced = study.at(deployed)
     equivalents = {gap.arm: at.equivalents[phase] for gap, at in zip(study.gaps, priced[1:], strict=True)}
     d = deployed
-    experts = f", {d.active_experts + d.shared_experts} of {d.n_experts + d.shared_experts} experts" * bool(d.n_experts)
+    experts = ""
+    if d.n_experts:
+        experts = f", {d.active_experts + d.shared_experts} of {d.n_experts + d.shared_experts} experts"
     shape_text = (
         f"A model of {d.n_layers} layers of width {d.hidden_size:,}, {d.n_kv_heads} key-value heads{experts}, at a "
         f"context of {d.context_bytes:,} bytes."

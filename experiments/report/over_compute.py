@@ -11,8 +11,8 @@ import numpy as np
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from experiments import deployments
 from experiments.config import BudgetConfig
-from experiments.fertility.measures import deployment
 from experiments.findings.compared import rate_changes
 from experiments.findings.further import luck_of
 from experiments.findings.next_step import Step, next_step
@@ -20,12 +20,13 @@ from experiments.findings.verdict import at_scale, decisions, statements, worth_
 from experiments.progress import Reporter
 from experiments.report.combining import stored_rungs, tolerance_of
 from experiments.results import plain
+from experiments.shell import with_plain_keys
 from experiments.stages.heldout import check_weights
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from lm.bits import bits
-from lm.evaluate.bits_per_byte import KIND, SOURCE, Units
+from lm.evaluate.bits_per_byte import KIND, SOURCE, SamplingUnits
 from lm.evaluate.comparison import eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import training_flops
@@ -167,11 +168,11 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
             deployed.append(text)
         elif text.startswith(("eval.weights=", "eval.weights.")):
             try:
-                override = OverridesParser.create().parse_override(text)
+                override = OverridesParser.create().parse_override(with_plain_keys(text))
                 kind, value = override.key_or_group.removeprefix("eval.weights")[1:], cast("Any", override.value())
                 weights |= {name: float(weight) for name, weight in ({kind: value} if kind else value).items()}
             except (HydraException, AttributeError, TypeError, ValueError):
-                raise UserError(f"{text}: write eval.weights={{KIND: NUMBER}}") from None
+                raise UserError(f"{text}: write eval.weights={{KIND: NUMBER}}, with ASCII names") from None
         else:
             raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE or eval.weights={{KIND: 0.4}}")
     return Assumptions(_deployment(deployed), EvalConfig(weights=weights).weights)
@@ -185,7 +186,7 @@ def deployment_of(run: Record) -> Deployment:
 def _deployment(settings: Sequence[str]) -> Deployment:
     """The deployment of `deployment=NAME` and `deployment.KEY=VALUE`, in any order."""
     words = [text.lstrip("+").removeprefix("deployment")[1:] for text in settings]
-    return deployment(sorted(words, key=lambda word: "=" in word))
+    return deployments.read(sorted(words, key=lambda word: "=" in word))
 
 
 def reprice(
@@ -218,7 +219,7 @@ def reprice(
     accepted = tolerance or tolerance_of(run)
     store = Store.at(artifacts or run.store)
     rungs = stored_rungs(run.rungs, store)
-    return _compare(Reporter(), rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
+    return _compare(Reporter(), rungs, chosen, deployment_of(run), accepted, command=run.command, run=folder, out=out)
 
 
 def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance: float | None = None) -> None:
@@ -237,9 +238,9 @@ def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance:
     chosen = assumptions(settings)
     check_weights(sources, chosen.weights)
     # Nothing says which of the columns are kinds of text, so all are drawn from the same text.
-    units = Units.of(sizes, sources, chosen.weights)._replace(strata=np.zeros(len(sizes), np.int64))
+    units = SamplingUnits.of(sizes, sources, chosen.weights)._replace(strata=np.zeros(len(sizes), np.int64))
     compared = Study(arms, units, SOURCE, tolerance or BudgetConfig.tolerance, EvalConfig().confidence)
-    _write(Reporter(), out, path, compared, "", chosen, None)
+    _write(Reporter(), out, path, compared, chosen)
 
 
 def show(
@@ -256,9 +257,10 @@ def show(
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
         folder: Folder of the run.
     """
-    reporter, chosen = context.reporter, Assumptions(deployment)
+    reporter = context.reporter
+    chosen = Assumptions(deployment)
     try:
-        return _compare(reporter, rungs, chosen, deployment, tolerance, command_line(), folder, folder)
+        return _compare(reporter, rungs, chosen, deployment, tolerance, command=command_line(), run=folder, out=folder)
     except UserError as error:
         reporter.say(f"No comparison over compute: {error}", style="yellow")
         return None
@@ -270,6 +272,7 @@ def _compare(
     chosen: Assumptions,
     configured: Deployment,
     tolerance: float,
+    *,
     command: str,
     run: Path,
     out: Path,
@@ -280,12 +283,19 @@ def _compare(
     compared, note = study(rungs, chosen, tolerance=tolerance, equal_at=equal_at)
     seconds = sum(map(_seed_seconds, zip(*(result.arms for result in rungs), strict=True)))
     step = next_step(compared.gaps, settings, command, seconds)
-    _write(reporter, out, run, compared, note, chosen, step)
+    _write(reporter, out, run, compared, chosen, note=note, step=step)
     return step
 
 
 def _write(
-    reporter: Reporter, out: Path, run: Path, compared: Study, note: str, chosen: Assumptions, step: Step | None
+    reporter: Reporter,
+    out: Path,
+    run: Path,
+    compared: Study,
+    chosen: Assumptions,
+    *,
+    note: str = "",
+    step: Step | None = None,
 ) -> None:
     """Write the page and its numbers, and print the result."""
     from experiments.report import ladder_page  # imports Altair, which is slow

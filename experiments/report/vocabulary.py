@@ -49,7 +49,7 @@ class Side:
     source: str
     tokenizer: Tokenizer
     tokens: tokens.Tokens
-    encoded: measures.Encoded | None
+    encoded: measures.EncodedText | None
     measured: measures.Measures | None
     occurrences: residues.Occurrences | None
 
@@ -70,7 +70,15 @@ def side(label: str, source: str, tokenizer: Tokenizer, batches: Sequence[_nativ
     encoded = measures.encode(tokenizer, batches) if batches else None
     measured = None if encoded is None else measures.measure(encoded, about, alpha=alpha)
     occurrences = None if encoded is None else residues.occurrences(tokenizer, encoded.counts)
-    return Side(label, source, tokenizer, about, encoded, measured, occurrences)
+    return Side(
+        label=label,
+        source=source,
+        tokenizer=tokenizer,
+        tokens=about,
+        encoded=encoded,
+        measured=measured,
+        occurrences=occurrences,
+    )
 
 
 def gather(sides: Sequence[Side], text: str | None) -> dict[str, Any]:
@@ -295,7 +303,7 @@ def _residues(one: Side) -> dict[str, Any] | None:
     return {"n": len(ids), "measured": int(found.measured.sum()), "least": least, "most_alone": most, "rows": rows}
 
 
-def _around(encoded: measures.Encoded, place: int, n_bytes: int) -> list[str]:
+def _around(encoded: measures.EncodedText, place: int, n_bytes: int) -> list[str]:
     """The text before and after some bytes, in their document."""
     ends, end = encoded.byte_ends, place + n_bytes
     document = int(np.searchsorted(ends, place, side="right"))

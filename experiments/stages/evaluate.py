@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 def score(
     context: Context,
     settings: EvalConfig,
-    device: str,
-    name: str,
     model: Artifact[TrainedModel],
     arm: EncodedArm,
     documents: Artifact[HeldoutDocuments],
     *,
+    name: str,
+    device: str,
     opened: Callable[[], tuple[ScorableModel, Deployment]] | None = None,
 ) -> Artifact[Scores]:
     """Score a model on the held-out documents.
@@ -43,31 +43,34 @@ def score(
     Args:
         context: Context of the run.
         settings: How text is scored.
-        device: Device of the model.
-        name: Name of the model as shown to the user.
-        model: Its model.
+        model: The model.
         arm: Its tokenizer, and the held-out text that the tokenizer encoded.
         documents: Sources and scripts of the held-out documents.
+        name: Name of the model as shown to the user.
+        device: Device of the model.
         opened: Loads a model from elsewhere, with its shape; None for a model that was trained here.
     """
 
     def build(folder: Path) -> Scores:
         shards = open_shards(arm.heldout, arm)
-        lengths, progress = arm.tokenizer.token_byte_lengths(), context.reporter.progress
+        lengths = arm.tokenizer.token_byte_lengths()
+        progress = context.reporter.progress
         groups = groupings(documents, shards.document_bytes)
         if opened is None:
             transformer, evaluation = load_and_evaluate(
                 model.path, shards, lengths, settings, device=device, groups=groups, progress=progress
             )
-            shape, rows = shape_of(transformer, settings.context_bytes), transformer.lm_head.weight.shape[0]
+            shape = shape_of(transformer, settings.context_bytes)
+            n_rows = transformer.lm_head.weight.shape[0]
         else:
             scorable, shape = opened()
-            shape, rows = dataclasses.replace(shape, context_bytes=settings.context_bytes), scorable.vocab_size
+            shape = dataclasses.replace(shape, context_bytes=settings.context_bytes)
+            n_rows = scorable.vocab_size
             evaluation = evaluate(
                 scorable, shards, lengths, settings, groups=groups, progress=progress, note=context.reporter.note
             )
         evaluation.save(folder)
-        cost = inference_cost(shape, vocab_size=rows, bytes_per_token=arm.heldout.contents.bytes_per_token)
+        cost = inference_cost(shape, vocab_size=n_rows, bytes_per_token=arm.heldout.contents.bytes_per_token)
         return Scores.load({**evaluation.summary(), "cost": cost})
 
     return context.make(

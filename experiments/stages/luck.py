@@ -64,7 +64,7 @@ class Halves(NamedTuple):
         weights: The weight of each of `corpus.sources`; [1] without them.
         source: int64[n_documents], index into `weights`.
         first: bool[SPLITS, n_documents], whether a document is in the first half of a division.
-        share: Bytes of the documents over those of the whole text.
+        share: Bytes of the documents over the bytes of the whole text.
         effective: Effective number of the parts that stay whole.
     """
 
@@ -144,7 +144,7 @@ def _portion(
 
 
 def recipe_of(arm: Arm, tokenizer: Any, text: Text) -> Arm | None:
-    """The recipe of an arm: its own, or that of a file that `superbpe choose` trained on this text.
+    """The recipe of an arm: its own, or how `superbpe choose` trained its file on this text.
 
     None for other files and repositories, whose recipe or text is unknown, for bytes, which have no merges, and for
     balanced sources, whose translations would be divided, too.
@@ -156,7 +156,8 @@ def recipe_of(arm: Arm, tokenizer: Any, text: Text) -> Arm | None:
     # Others have superwords on top of all ids of another tokenizer.
     if not chosen or "imported" in made or not tokenizer.definition.has_own_layout():
         return None
-    size, superwords = tokenizer.vocab_size, made.get("phase2")
+    size = tokenizer.vocab_size
+    superwords = made.get("phase2")
     specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
     rules = {key: made["phase1"][key] for key in ("unit", "tie_break", "min_count", "max_token_bytes")}
     rules["min_pretoken_count"] = made["phase1"].get("min_pretoken_count", 1)

@@ -158,10 +158,11 @@ def _existing(context: Context, arm: Arm) -> ArmTokenizer:
     return ArmTokenizer(arm.name, arm.label, loaded.tokenizer, artifact)
 
 
-def check_split(arm: Arm, tokenizer: TokenizerLike, text: Text, documents: Artifact[HeldoutDocuments]) -> None:
+def check_split(arm: Arm, tokenizer: TokenizerLike, text: Text, documents: Artifact[HeldoutDocuments]) -> str:
     """Raise a UserError if this run would score text on which the tokenizer was trained, or by which it was chosen.
 
-    A few held-out documents often occur in training text too; that is said.
+    A few held-out documents often occur in training text too; that is said. Returned is why it cannot be told whether
+    training saw more; empty if it did not.
     """
     answer = saw(tokenizer, heldout.hashes(documents), text.corpus)
     said = f"arms.{arm.name}: {answer.sentence(str(arm.source))}"
@@ -175,7 +176,7 @@ def check_split(arm: Arm, tokenizer: TokenizerLike, text: Text, documents: Artif
         warnings.warn(said.replace("this text", "the held-out text"), stacklevel=2)
     split = getattr(tokenizer, "provenance", {}).get("choose")
     if split is None or (split["corpus"] == text.hash and text.corpus.config.heldout_sample <= split["test_share"]):
-        return
+        return answer.unknown
     raise UserError(
         f"arms.{arm.name}: superbpe choose made {arm.source} with another split of the text, so its score could be too "
         f"good; use the corpus settings of the command that it printed ({', '.join(split['text'])} with "

@@ -76,7 +76,8 @@ class ModelTasks:
         Raises:
             UserError: If a task raises one, or does not see the folder of the artifacts.
         """
-        groups, work = chains(list(plans)), []
+        groups = chains(list(plans))
+        work = []
         for chain in groups:
             settings = {run: plans[run] for run in chain}
             train = partial(_train, shapes[chain[0].size], settings, scoring, documents)
@@ -126,7 +127,8 @@ def place(runner: RunnerConfig) -> ModelTasks | None:
     """Return the cluster that trains the models; None if this process trains them."""
     if distributed.current().size > 1 or (cluster := connect(runner)) is None:
         return None
-    gpus, has_gpu = runner.gpus, any(has.get("GPU", 0) >= 1 for has in cluster.machines())
+    gpus = runner.gpus
+    has_gpu = any(has.get("GPU", 0) >= 1 for has in cluster.machines())
     if gpus and runner.address is None and not has_gpu:
         raise UserError(f"runner.gpus={gpus}, but this machine has no GPU; name a cluster by runner.address")
     if gpus is None and not has_gpu:
@@ -150,7 +152,7 @@ def _train(
         context, model, arm, list(plans), plans, lambda at, row: beat(before[at.run] + row["bytes_seen"])
     )
     for run, artifact in trained.items():
-        evaluate.score(context, scoring, plans[run].device, str(run), artifact, arm, documents)
+        evaluate.score(context, scoring, artifact, arm, documents, name=str(run), device=plans[run].device)
     return {artifact.name: artifact.fresh for artifact in trained.values()}
 
 

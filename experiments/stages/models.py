@@ -32,10 +32,10 @@ _TOTALS = ("bytes", "tokens", "steps", "flops", "epochs", "parameters_total", "p
 
 
 class Training(NamedTuple):
-    """One training: that of a run, or of a trunk that it shares with longer runs.
+    """One training: a run, or a trunk that it shares with longer runs.
 
     Attributes:
-        config: Its training settings, or those of the trunk.
+        config: Training settings of the run or the trunk.
         kind: `lm` or `trunk`. A trunk keeps its last checkpoint.
     """
 

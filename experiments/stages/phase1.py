@@ -13,7 +13,8 @@ from experiments.stages.count import counted
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, usable
 from tokenizer.durable import write_whole
 from tokenizer.files import digest
-from tokenizer.train.bpe import train_bpe
+from tokenizer.train.bpe import train_bpe, warn_of_memory
+from tokenizer.train.counting import PretokenCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,15 +61,19 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
     A shorter list of BPE merges is a prefix of a longer one, so the size is not part of the key: the folder is
     `bpe-<12 hex>-<vocabulary size>`.
     """
-    rules, inputs = rules_of(family.arms[0]), {"counts": family.counts.hash}
+    rules = rules_of(family.arms[0])
+    inputs = {"counts": family.counts.hash}
     name, identity = context.store.identify("bpe", rules, inputs)
     wanted = max(arm.phase1_size for arm in family.arms)
     merging = {key: value for key, value in rules.items() if key not in ("parallel", "ratios")}
 
     def build(folder: Path) -> TrainedTokenizer:
         counts_of_merges: list[npt.NDArray[np.uint64]] = []
+        counts, limit = counted(family.counts, family.arms[0].bpe), context.runner.memory_mb
+        if limit is not None and isinstance(counts, PretokenCounts):
+            warn_of_memory(counts, limit * 1_000_000, family.arms[0].bpe.min_pretoken_count)
         tokenizer = train_bpe(
-            counted(family.counts, family.arms[0].bpe),
+            counts,
             wanted,
             **merging,
             progress=context.reporter.progress,
@@ -89,7 +94,8 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
     with context.reporter.stage(stage), context.store.lock(name):
         record = _long_enough(context, name, wanted)
         if record is None:
-            sized, key = f"{name}-{wanted}", digest([identity["hash"], wanted])
+            sized = f"{name}-{wanted}"
+            key = digest([identity["hash"], wanted])
             record = context.store.make(
                 TrainedTokenizer, "bpe", config=rules, inputs=inputs, build=build, name=sized, key=key
             )

@@ -32,7 +32,7 @@ DEFAULT_DEPLOYMENT = Deployment()
 class Amounts:
     """Size of a training run, in every quantity that a budget mode can equalize.
 
-    `deployed_flops` are those of training the deployed model on the same text.
+    `deployed_flops` would train the deployed model on the same text.
     """
 
     bytes: float
@@ -91,7 +91,9 @@ def plan(
     reference = next(iter(arms))
     plans: dict[Run, TrainConfig] = {}
     for size, seed, amount in dict.fromkeys((run.size, run.seed, run.budget) for run in runs):
-        model, n_bytes, rung = lm.model.with_layers(size), amount, budget
+        model = lm.model.with_layers(size)
+        n_bytes = amount
+        rung = budget
         if budget.train_flops is not None:  # by the FLOPs per step of the reference's model with the first seed
             per_step = measure(model, lm.train, arms[reference]).flops
             rung = dataclasses.replace(budget, train_flops=amount)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -21,6 +22,7 @@ from lm.data.sharding import ShardConfig, join_parts, map_parts, write_part
 from lm.data.shards import FORMAT_VERSION, Shards
 from tokenizer.corpus.corpus import PART_BYTES
 from tokenizer.corpus.overlap import Overlap, Search
+from tokenizer.durable import remove_at_once
 from tokenizer.files import check_free, digest
 from tokenizer.progress import Throttle, thread_count
 
@@ -122,14 +124,18 @@ def encode(
         if heldout_of is not None and counts is not None:
             _check_space(context, {folder: heldout_of[name].contents for name, folder in encoding.items()}, counts)
         corpus = reread(documents) if heldout_of is None else text.corpus
-        overlap = _read(context, corpus, split, settings, targets, search, folder_of_tasks(folders.values()), counts)
-        skipped = documents.contents.skipped if heldout_of is None else corpus.skipped.summary()
         made: dict[str, Contents] = {}
-        for name, (target, tokenizer) in zip(encoding, targets.items(), strict=True):
-            manifest = join_parts(target, tokenizer, settings, corpus.parts(split), skipped)
-            made[name] = ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
-        if search is not None and overlap is not None:
-            made[_OVERLAP] = contamination.save(overlap, search.ngram_words, text, folders[_OVERLAP])
+        cluster, results = context.cluster, folder_of_tasks(folders.values()) / TASKS
+        with nullcontext(results) if cluster is None else cluster.results(results) as results:
+            overlap = _read(context, corpus, split, settings, targets, search, results, counts)
+            skipped = documents.contents.skipped if heldout_of is None else corpus.skipped.summary()
+            for name, (target, tokenizer) in zip(encoding, targets.items(), strict=True):
+                manifest = join_parts(target, tokenizer, settings, corpus.parts(split), skipped)
+                made[name] = ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
+            if search is not None and overlap is not None:
+                made[_OVERLAP] = contamination.save(overlap, search.ngram_words, text, folders[_OVERLAP])
+        for target in targets:  # after all are joined, so that a kill in between loses none
+            remove_at_once(target.with_name("parts"))
         return made
 
     with context.reporter.stage(f"shards {', '.join(arm.key for arm in arms.values())}"):
@@ -151,7 +157,7 @@ def _read(
     settings: ShardConfig,
     targets: Mapping[Path, TokenizerLike],
     search: Search | None,
-    folder: Path,
+    results: Path,
     counts: Counts | None,
 ) -> Overlap | None:
     """Read a split once: encode it for all targets, and look for documents in it."""
@@ -162,15 +168,14 @@ def _read(
         report = Throttle(progress, "shards", None if counts is None else counts.n_bytes)
         values = map_parts(partial(write, **look), corpus, split, thread_count(context.runner.threads), report)
         return None if found is None else Overlap(*found.found(), sum(value["n_bytes"] for value in values))
-    with cluster.results(folder / TASKS) as results:
-        key = digest(sorted(map(str, targets)))
-        if search is None or search.documents.stored_bytes <= PART_BYTES:
-            return write_shards(cluster, write, corpus, split, results, progress, key=key, search=search)
-        # Each task reads all documents to look for, so these tasks read at least as much text.
-        if targets:
-            write_shards(cluster, write, corpus, split, results, progress, key=key)
-        only_look, size = partial(write_part, {}, settings, split), search.documents.stored_bytes
-        return write_shards(cluster, only_look, corpus, split, results, progress, search=search, part_bytes=size)
+    key = digest(sorted(map(str, targets)))
+    if search is None or search.documents.stored_bytes <= PART_BYTES:
+        return write_shards(cluster, write, corpus, split, results, progress, key=key, search=search)
+    # Each task reads all documents to look for, so these tasks read at least as much text.
+    if targets:
+        write_shards(cluster, write, corpus, split, results, progress, key=key)
+    only_look, size = partial(write_part, {}, settings, split), search.documents.stored_bytes
+    return write_shards(cluster, only_look, corpus, split, results, progress, search=search, part_bytes=size)
 
 
 def _check_space(context: Context, heldout: Mapping[Path, ShardsFolder], counts: Counts) -> None:

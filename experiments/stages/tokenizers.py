@@ -31,7 +31,7 @@ class ArmTokenizer:
         label: Name of the arm in tables and charts.
         artifact: Its folder, named by its content.
         record: Its training: inputs, rules, cost; None if it was not trained here.
-        counts: Counts of pretokens that phase 1 trained on; None likewise.
+        counts: Counts of pretokens that phase 1 trained on; None without a phase 1.
         settings: Settings of the arm and its models (`experiments.settings.resolved`); empty if they are unknown.
     """
 

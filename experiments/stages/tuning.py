@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lm.train.config import TrainConfig
 
 MOST_FURTHER = 3
-"""Most factors that are tried beyond those of `lm.tune_rates`, while the best one is at the end."""
+"""Most factors that are tried beyond `lm.tune_rates`, while the best one is at the end."""
 _SHARE = 4
 """Tuning runs read this fraction of the text of the models unless `lm.tune_bytes` is set."""
 _SEED = 1_000_000
@@ -71,7 +71,7 @@ def _jobs(
     # The same share of the run as in the models, so that tuning does not favour the rates of a long warm-up.
     warmup = lm.train.warmup_steps
     warmup = None if warmup is None else round(warmup * n_bytes / max(budget.train_bytes, 1))
-    # Short runs may differ by more: they are only compared with those of the same arm.
+    # Short runs may differ by more: they are only compared with runs of the same arm.
     shorter = dataclasses.replace(budget, train_bytes=n_bytes, train_flops=None, ladder=[], tolerance=math.inf)
     try:
         config = dataclasses.replace(
@@ -122,14 +122,15 @@ def tune(
             tuned[size] = elsewhere(context, arms, jobs)
         for job in jobs:
             choice = tuned[size][job.name]
-            losses = ", ".join(
-                f"{'diverged' if run.bits_per_byte is None else f'{run.bits_per_byte:.4f}'} at × {run.factor:g}"
-                for run in choice.runs
-            )
+            losses = ", ".join(f"{_loss(run)} at × {run.factor:g}" for run in choice.runs)
             context.reporter.say(f"learning rates of {job.label} × {choice.factor:g} (bits per byte: {losses})")
             if choice.warning:
                 context.reporter.say(f"warning: {job.label}: {choice.warning}", style="yellow")
     return tuned
+
+
+def _loss(run: TuningRun) -> str:
+    return "diverged" if run.bits_per_byte is None else f"{run.bits_per_byte:.4f}"
 
 
 def tune_arm(context: Context, job: TuningJob, arm: EncodedArm) -> Tuning:
@@ -168,7 +169,8 @@ def _beyond(runs: Sequence[TuningRun]) -> float | None:
     losses = {run.factor: run.bits_per_byte for run in runs if run.bits_per_byte is not None}
     if not losses:
         return None
-    factors, best = [run.factor for run in runs], min(losses, key=losses.__getitem__)
+    factors = [run.factor for run in runs]
+    best = min(losses, key=losses.__getitem__)
     if best == factors[-1]:
         return best * factors[-1] / factors[-2]
     return best * factors[0] / factors[1] if best == factors[0] else None
@@ -176,7 +178,8 @@ def _beyond(runs: Sequence[TuningRun]) -> float | None:
 
 def _run(context: Context, job: TuningJob, arm: EncodedArm, factor: float, documents: NDArray[np.int64]) -> TuningRun:
     """Train with a factor on the learning rates, and score the result on the documents with these indices."""
-    scaled, tokenizer = job.config.scaled(factor), arm.tokenizer
+    scaled = job.config.scaled(factor)
+    tokenizer = arm.tokenizer
 
     def build(folder: Path) -> TuningRun:
         shards = arm.open_training()

@@ -23,7 +23,7 @@ from experiments.store import bucket
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin, remedied
 from tokenizer import system
 from tokenizer.corpus import remote
-from tokenizer.durable import locked, naming, partial_name, remove_folder, remove_leftovers, sync, sync_all
+from tokenizer.durable import locked, naming, remove_at_once, remove_folder, remove_leftovers, sync, sync_all
 from tokenizer.errors import UserError
 from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, recorded
 
@@ -149,13 +149,14 @@ class Store:
             build: Fills the given folder and returns the result.
             resumable: Keep the unfinished folder when `build` is interrupted, and pass it to the next attempt.
             name: Name of the folder; None for `<stage>-<12 hex>` by configuration and inputs.
-            key: Hash that later stages record; None for that of configuration and inputs.
+            key: Hash that later stages record; None for the hash of configuration and inputs.
 
         Raises:
             UserError: If the folder exists but is damaged.
         """
         usual, identity = self.identify(stage, config, inputs)
-        name, identity = name or usual, {**identity, "hash": key or identity["hash"]}
+        name = name or usual
+        identity = {**identity, "hash": key or identity["hash"]}
         artifact = self._find_or_build(name, identity, result, build, resumable)
         self.use(artifact)
         return artifact
@@ -238,7 +239,7 @@ class Store:
         for folder in (partial, *filter(Path.is_dir, partial.rglob("*"))):
             remove_leftovers(folder)
         started = time.perf_counter()
-        system.peak_memory()  # so that the next call returns that of the stage
+        system.peak_memory()  # so that the next call returns the stage's peak
         try:
             with naming(partial):
                 contents = build(partial)
@@ -319,11 +320,8 @@ class Store:
         return sorted(name for name in names if name.startswith(prefix))
 
     def remove(self, name: str) -> None:
-        """Delete an artifact. Its folder is renamed first, so that it is never half deleted under its name."""
-        if (self.root / name).exists():
-            doomed = partial_name(self.root / name)
-            (self.root / name).rename(doomed)
-            remove_folder(doomed, ignore_errors=True)
+        """Delete an artifact."""
+        remove_at_once(self.root / name)
 
     @contextmanager
     def lock(self, name: str, *, wait: bool = True) -> Iterator[bool]:

@@ -25,7 +25,7 @@ def copies(url: str) -> Path:
     """Return the local folder of the artifacts in a bucket that this machine made or read.
 
     Raises:
-        UserError: If the URL is not that of a bucket, or the bucket cannot be reached.
+        UserError: If the URL is not a bucket's, or the bucket cannot be reached.
     """
     scheme, _, place = url.partition("://")
     if scheme not in ("s3", "gs") or not place or shown(url) != url or remote.has_magic(url):
@@ -48,7 +48,8 @@ def download(url: str, manifest: Manifest, folder: Path, progress: Progress) -> 
     folder.mkdir(parents=True, exist_ok=True)
 
     def fetch(name: str) -> None:
-        path, content = confined(folder, name), manifest.files[name]["xxh3_128"]
+        path = confined(folder, name)
+        content = manifest.files[name]["xxh3_128"]
         if not path.exists() or checksum(path) != content:
             path.parent.mkdir(parents=True, exist_ok=True)
             _download(f"{url}/{content}", path)

@@ -77,7 +77,7 @@ class Manifest:
 
 
 def command_line() -> str:
-    """Return the command that started this process, or that of its sweep, without the secrets of URLs."""
+    """Return the command that started this process, or its sweep, without the secrets of URLs."""
     words = ["superbpe", *sys.argv[1:]] if Path(sys.argv[0]).name == "superbpe" else ["python", *sys.orig_argv[1:]]
     return os.environ.get(COMMAND) or command_text(words)
 

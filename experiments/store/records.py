@@ -77,7 +77,7 @@ class Record:
             self.save()
 
     def done(self, rungs: Sequence[ComparisonRecord], report: Path | None) -> None:
-        """Record the result at the largest budget, and that of every budget if there are several."""
+        """Record the result at the largest budget, and at every budget if there are several."""
         self.results = rungs[-1] if rungs else None
         self.rungs = list(rungs) if len(rungs) > 1 else []
         self.report = None if report is None else str(report)

@@ -72,7 +72,9 @@ def _label(artifact: Artifact[Folder], lm: LanguageModel) -> str:
         return " and ".join(arms)
     if not isinstance(lm.tokenizer, Tokenizer):
         return "external"
-    return "SuperBPE" if len(lm.tokenizer.superword_ids()) else "BPE" if len(lm.tokenizer.merge_ids) else "bytes"
+    if len(lm.tokenizer.superword_ids()):
+        return "SuperBPE"
+    return "BPE" if len(lm.tokenizer.merge_ids) else "bytes"
 
 
 def open_model(

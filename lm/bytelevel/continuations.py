@@ -113,7 +113,8 @@ class Continuations:
         end = len(text)
         groups: dict[object, tuple[list[str], list[str]]] = {}
         for more in self._completed(combining, partial) if partial else self._tried:
-            inside, ends = [], not partial
+            inside = []
+            ends = not partial
             for scanner in self._scanners:
                 cuts = list(itertools.accumulate(map(len, _native.split(text + more, scanner)), initial=0))
                 inside.append(tuple(cut for cut in cuts if cut < end or (partial and cut == end)))
@@ -200,4 +201,6 @@ def _combining(text: str) -> str:
 def _run(character: str) -> str:
     """Class of a character in a run; empty for letters, of which no pattern counts more than two."""
     kind = unicodedata.category(character)[0]
-    return "" if kind == "L" else "N" if kind == "N" else "Z" if character.isspace() else "P"
+    if kind in "LN":
+        return "" if kind == "L" else "N"
+    return "Z" if character.isspace() else "P"

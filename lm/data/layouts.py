@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from lm.data.shard_writer import Encoded, ShardWriter, Writer
+from lm.data.shard_writer import EncodedBatch, ShardWriter, Writer
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, needs_extra
 
@@ -62,7 +62,8 @@ class _TokenWriter(_ForeignWriter):
 
     def __init__(self, folder: Path, tokenizer: TokenizerLike, tokens_per_file: int) -> None:
         super().__init__(folder, tokenizer, tokens_per_file)
-        self._path, self._tokens = folder, 0
+        self._path = folder
+        self._tokens = 0
         self._file: IO[bytes] | None = None
         self._ends: list[NDArray[np.int64]] = []  # of the documents in the current file, in tokens
 
@@ -76,7 +77,7 @@ class _TokenWriter(_ForeignWriter):
         self._file.write(self._header())
         return self._path.name
 
-    def _append(self, encoded: Encoded) -> None:
+    def _append(self, encoded: EncodedBatch) -> None:
         assert self._file is not None
         self._ends.append(encoded.ends + self._tokens)
         self._tokens += len(encoded.stream)
@@ -218,7 +219,7 @@ class DatasetsWriter(_ForeignWriter):
 
     @classmethod
     def dtype(cls, vocab_size: int) -> str:
-        """uint32, whose bytes are those of int32."""
+        """uint32, with the same bytes as int32."""
         return "uint32"
 
     def _abandon(self) -> None:
@@ -237,7 +238,7 @@ class DatasetsWriter(_ForeignWriter):
         )
         return name
 
-    def _append(self, encoded: Encoded) -> None:
+    def _append(self, encoded: EncodedBatch) -> None:
         ids = np.append(encoded.stream[1:], encoded.stream[:1]).view(np.int32)
         offsets = np.append(0, encoded.ends).astype(np.int32)
         documents = self._arrow.ListArray.from_arrays(offsets, ids)

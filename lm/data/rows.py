@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 28
 """Least text of a block, if the corpus has as much."""
 _DRAW = 1
-"""Tells the random numbers of rows from those of documents, which have the same seed."""
+"""Tells the random numbers of rows from the documents', which have the same seed."""
 _KEPT = 2
 """Blocks of rows that stay in memory: the one that is read, and the one that further rows come from."""
 
@@ -45,7 +45,7 @@ class Rows:
         rows_per_step: Rows of a step.
         context_bytes: Bytes of a row.
         context_tokens: Tokens of a row instead, for contexts that are equal in tokens; None for `context_bytes`.
-        tokens_per_step: Tokens of a step; None for those of `rows_per_step` rows.
+        tokens_per_step: Tokens of a step; None for `rows_per_step` rows.
         held_back_bytes: Text of the last documents of the first epoch, at least, that no row has (`held_back`).
         seed: Seed of the order of documents and rows.
         shuffle: False reads the documents of the shards, and their rows, in order.
@@ -104,7 +104,7 @@ class Rows:
 
     @property
     def most_tokens(self) -> int:
-        """Limit for the tokens of a row. A token has a byte, except for `end_of_text` and what a tokenizer adds."""
+        """Limit for the tokens of a row. Every token but `end_of_text` and added ones covers at least one byte."""
         return self._size if self.in_tokens else 2 * self._size
 
     def spans(self, step: int) -> NDArray[np.int64]:
@@ -162,13 +162,14 @@ class Rows:
         return list(spans) if self._fixed else self._of_equal_tokens(block, spans)
 
     def _of_equal_tokens(self, block: int, spans: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """The rows of each step of a block, int64[rows, 2], by tokens; `spans` are those of equal numbers of rows."""
+        """The rows of each step of a block, int64[rows, 2], by tokens; `spans` has equal numbers of rows."""
         further = self._further(block)
         steps, lacking, following = [], 0.0, None
         for rows, until in zip(spans, np.diff(spans)[..., 0].cumsum(1), strict=True):
             wanted = self.tokens_per_step + lacking  # so that the errors of steps do not add up
             n_rows = int(np.abs(until - wanted).argmin()) + 1
-            lacking, more = wanted - until[n_rows - 1], []
+            lacking = wanted - until[n_rows - 1]
+            more = []
             while n_rows == len(rows) and lacking > 0:
                 following = next(further) if following is None else following
                 if 2 * lacking <= (tokens := following[1] - following[0]):

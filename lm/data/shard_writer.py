@@ -55,7 +55,7 @@ class HashedFile:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedBatch:
     """Encoded documents.
 
     Attributes:
@@ -72,10 +72,10 @@ class Encoded:
     normalized: NDArray[np.int64]
     covered: NDArray[np.uint32] | None
 
-    def __getitem__(self, documents: slice) -> Encoded:
+    def __getitem__(self, documents: slice) -> EncodedBatch:
         first, last, _ = documents.indices(len(self.ends))
         start, stop = (int(self.ends[i - 1]) if i else 0 for i in (first, last))
-        return Encoded(
+        return EncodedBatch(
             self.stream[start:stop],
             self.ends[first:last] - start,
             self.sizes[first:last],
@@ -103,7 +103,7 @@ class Encoder:
         self.lengths = np.asarray(tokenizer.token_byte_lengths(), np.uint32)
         self.dtype = dtype or smallest_dtype(tokenizer.vocab_size)
 
-    def encode(self, batch: Batch, first: int) -> Encoded:
+    def encode(self, batch: Batch, first: int) -> EncodedBatch:
         """Encode documents, of which the first has index `first`, on the calling thread."""
         stream = self._tokenizer.encode_stream(batch, self.eos, self.lengths, narrow=self.dtype == "uint16")
         sizes = np.diff(batch.offsets)
@@ -125,7 +125,7 @@ class Encoder:
                 f"document {first + stream.marked} contains text that the tokenizer encodes as its end of text, {end}; "
                 "name another token with end_of_text (a new string gets a new id)"
             )
-        return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered)
+        return EncodedBatch(stream.ids, stream.ends, sizes, normalized, stream.covered)
 
 
 class Writer(ABC):
@@ -179,7 +179,7 @@ class Writer(ABC):
         """Create a file of tokens and return its name."""
 
     @abstractmethod
-    def _append(self, encoded: Encoded) -> None:
+    def _append(self, encoded: EncodedBatch) -> None:
         """Append documents to the current file. The totals do not count them yet."""
 
     @abstractmethod
@@ -190,7 +190,7 @@ class Writer(ABC):
     def _abandon(self) -> None:
         """Close all open files."""
 
-    def add(self, encoded: Encoded) -> None:
+    def add(self, encoded: EncodedBatch) -> None:
         """Append documents; a file that is full is followed by a new one, and no document is split."""
         while len(encoded.ends):
             if self._begin is None:
@@ -208,7 +208,7 @@ class Writer(ABC):
             if self.n_tokens >= full:
                 self._end_file()
 
-    def _text_loss(self, encoded: Encoded) -> TextLoss:
+    def _text_loss(self, encoded: EncodedBatch) -> TextLoss:
         """Text that the tokens of some documents lack."""
         changed = int(np.count_nonzero(encoded.normalized))
         if encoded.covered is None:
@@ -295,7 +295,7 @@ class ShardWriter(Writer):
         self._shard = HashedFile(self.folder / name)
         return name
 
-    def _append(self, encoded: Encoded) -> None:
+    def _append(self, encoded: EncodedBatch) -> None:
         assert self._shard is not None
         self._shard.write(np.ascontiguousarray(encoded.stream).data)
         numbers = (encoded.ends + self.n_tokens, encoded.sizes, encoded.normalized)

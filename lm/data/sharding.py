@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.data.shard_writer import Encoded, ShardWriter
+from lm.data.shard_writer import EncodedBatch, ShardWriter
 from lm.data.shards import Shards
 from tokenizer._native import Batch
 from tokenizer.durable import new_folder, partial_name, remove_folder, sync
@@ -133,7 +133,8 @@ def map_parts(
         report: Called with the bytes of text done.
     """
     parts = corpus.parts(split)
-    n_bytes, stopped = [0] * len(parts), threading.Event()
+    n_bytes = [0] * len(parts)
+    stopped = threading.Event()
     at_once = min(reading_threads(threads), len(parts))  # several parts, because a large file has one reader
 
     def run(i: int) -> dict[str, Any]:
@@ -202,7 +203,8 @@ def write_part(
         encoders: list[Callable[[Batch, int], Any]] = [writer.encoder.encode for writer in writers.values()]
         if look is not None:
             encoders.append(look)
-        batches, n_bytes = part.batches(split, readers=reading_threads(threads)), 0
+        batches = part.batches(split, readers=reading_threads(threads))
+        n_bytes = 0
         for size, group in stack.enter_context(closing(encode_batches(encoders, batches, threads))):
             for writer, encoded in zip(writers.values(), group, strict=False):
                 writer.add(encoded)
@@ -231,7 +233,7 @@ def join_parts(
 ) -> dict[str, Any]:
     """Make a folder of shards of what `write_part` has written; files of tokens are moved. Returns the manifest.
 
-    After a kill it can be called again.
+    After a kill it can be called again, until the folder `parts` is removed.
 
     Args:
         target: The folder, one of the targets.
@@ -244,9 +246,7 @@ def join_parts(
         for part in parts:
             folder = part_folder(target, part)
             writer.append_part(folder, read_sealed(folder / _PART)["shards"])
-        manifest = writer.finish(skipped)
-    remove_folder(target.with_name("parts"))
-    return manifest
+        return writer.finish(skipped)
 
 
 def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, documents: NDArray[np.int64]) -> None:
@@ -264,7 +264,7 @@ def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, docum
             tokens = shards.tokens(span.start, span.stop).astype(writer.encoder.dtype)
             covered = None if shards.covered_bytes is None else shards.covered_bytes[span]
             sizes, normalized = shards.document_bytes[one], shards.normalized_bytes[one]
-            writer.add(Encoded(tokens, np.array([len(tokens)]), sizes, normalized, covered))
+            writer.add(EncodedBatch(tokens, np.array([len(tokens)]), sizes, normalized, covered))
         writer.finish()
 
 
@@ -282,7 +282,8 @@ def encode_batches(
         The bytes of each batch, and the results of the encoders.
     """
     # Two batches per thread: the current one and the next.
-    most, first = max(2 * threads // len(encoders), 1), 0
+    most = max(2 * threads // len(encoders), 1)
+    first = 0
     pending: deque[tuple[int, list[Future[Any]]]] = deque()
     with ThreadPoolExecutor(threads, "encode") as pool:
         try:

@@ -40,7 +40,7 @@ NORMALIZED = "normalized_bytes.bin"
 COVERED = "covered_bytes.bin"
 DTYPES = {"uint16": "<u2", "uint32": "<u4"}
 _FILES = ("document_ends.bin", "document_bytes.bin", "token_bytes.bin", "token_hashes.bin")
-"""Files of every folder, besides those of the tokens."""
+"""Files of every folder, besides the tokens."""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,8 @@ class DocumentStream:
         Args:
             offsets: int64[n], bytes of text before a byte, in increasing order. They continue across epochs.
         """
-        shards, positions = self._shards, np.empty(len(offsets), np.int64)
+        shards = self._shards
+        positions = np.empty(len(offsets), np.int64)
         epochs, within = np.divmod(offsets, shards.n_bytes)
         for epoch in np.unique(epochs).tolist():
             order, ends = self._epoch(epoch)
@@ -84,7 +85,8 @@ class DocumentStream:
             groups = np.cumsum(self._lengths[order[read]]) // _GROUP_TOKENS
             for group in np.unique(groups).tolist():
                 documents, mine = read[groups == group], (groups == group)[inverse]
-                here, place = chosen[mine], np.searchsorted(documents, places[mine])
+                here = chosen[mine]
+                place = np.searchsorted(documents, places[mine])
                 size, lengths = sizes[documents], self._lengths[order[documents]]
                 lasts = shards.document_ends[order[documents]]
                 until = np.cumsum(self._token_bytes(list(zip(lasts - lengths, lasts, strict=True))))

@@ -67,7 +67,8 @@ def survey(
         UserError: A record does not have the field that names its source.
     """
     sizes, words, source, writing = array("q"), array("q"), array("i"), array("i")
-    hashes, n_bytes = array("Q"), 0
+    hashes = array("Q")
+    n_bytes = 0
     sources: dict[str, int] = {}
     scripts: dict[str, int] = {}
     for origin, document in documents_by_origin(corpus, split, **origins):
@@ -78,13 +79,14 @@ def survey(
         writing.append(scripts.setdefault(script(document), len(scripts)))
         hashes.append(xxhash.xxh3_64_intdigest(data))
         take(document)
-        done(n_bytes := n_bytes + len(data))
+        n_bytes += len(data)
+        done(n_bytes)
     columns = map(np.array, (sizes, words, source, writing, hashes))
     return Survey(list(sources), list(scripts), *columns)
 
 
 def joined(surveys: Iterable[Survey]) -> Survey:
-    """The survey of a corpus, given those of its parts, of which there is at least one."""
+    """The survey of a corpus, given the surveys of its parts, of which there is at least one."""
     sources: dict[str, int] = {}
     scripts: dict[str, int] = {}
     columns: list[tuple[NDArray[Any], ...]] = []

@@ -84,7 +84,7 @@ class Grouping:
         return [i for i in np.argsort(-sums, kind="stable").tolist() if sums[i]]
 
 
-class Units(NamedTuple):
+class SamplingUnits(NamedTuple):
     """Units of sampling and their kinds of text.
 
     Attributes:
@@ -101,7 +101,7 @@ class Units(NamedTuple):
     scale: NDArray[np.float64]
 
     @classmethod
-    def of(cls, sizes: NDArray[np.float64], kinds: Grouping | None, weights: Mapping[str, float]) -> Units:
+    def of(cls, sizes: NDArray[np.float64], kinds: Grouping | None, weights: Mapping[str, float]) -> SamplingUnits:
         """Units of these kinds."""
         if kinds is None:
             return cls(sizes, None, np.zeros(len(sizes), np.int64), np.ones(len(sizes)))
@@ -197,16 +197,16 @@ class Evaluation:
         index = sampling_units(self.document_hashes, None if grouping is None else grouping.index)
         return index, int(index.max(initial=-1)) + 1 if grouping is None else len(grouping.names)
 
-    def units(self) -> Units:
+    def units(self) -> SamplingUnits:
         """Units of sampling, of which kinds of text are strata."""
         sizes, by_kind = self.clustered(self.document_bytes), self.groups.get(KIND)
         if by_kind is None:
-            return Units.of(sizes, None, {})
+            return SamplingUnits.of(sizes, None, {})
         index, n_units = self._unit_of()
         n_kinds = len(by_kind.names)
         in_kind = np.bincount(index * n_kinds + by_kind.index, self.document_bytes, n_units * n_kinds)
         kinds = Grouping(by_kind.names, in_kind.reshape(n_units, n_kinds).argmax(1).astype(np.int32))
-        return Units.of(sizes, kinds, self.config.weights)
+        return SamplingUnits.of(sizes, kinds, self.config.weights)
 
     def ratio(self, nats: Sequence[NDArray[np.float64]]) -> Ratio:
         """Bits per byte of these losses with their uncertainty.
@@ -319,7 +319,7 @@ def mean_or_none(values: NDArray[np.float64]) -> float | None:
 
 
 def _scale(kinds: Grouping, sizes: NDArray[np.float64], weights: Mapping[str, float]) -> NDArray[np.float64]:
-    """`Units.scale`. If none of the kinds with a weight has text, each byte has the same weight."""
+    """`SamplingUnits.scale`. If none of the kinds with a weight has text, each byte has the same weight."""
     of_kind = kinds.sums(sizes)
     wanted = np.array([weights.get(name, 0.0) for name in kinds.names]) * (of_kind > 0)
     if not wanted.any():

@@ -59,7 +59,7 @@ class Eligibility(NamedTuple):
     """Tokenizers that take part in verdicts, and the documents that they are compared on.
 
     Attributes:
-        reasons: For each tokenizer, why it takes part in no verdict; empty if it does.
+        reasons: For each tokenizer, why it is left out of verdicts; empty if it is not.
         documents: bool[n_documents]: the documents that no tokenizer with a part in verdicts changes.
         note: A sentence about the other documents; empty if there are none.
         pooled: Names of the tokenizers whose variance between seeds is pooled; empty if none is.
@@ -82,7 +82,7 @@ def eligible(
     """Decide which tokenizers may take part in verdicts.
 
     A tokenizer that changes or loses text is scored on other text than the others, a model that is no better than a
-    uniform guess over bytes has learned nothing, and an arm whose models are those of an earlier arm is no further
+    uniform guess over bytes has learned nothing, and an arm that has the models of an earlier arm is no further
     comparison. They are measured and shown, and decide nothing. A tokenizer that
     changes few documents (`MOST_CHANGED`), as NFC does, takes part. All tokenizers are then compared without them.
 
@@ -90,9 +90,9 @@ def eligible(
         runs: For each tokenizer, an evaluation or one per seed, all of the same documents.
         names: Names of the tokenizers, for the reasons.
         one_recipe: For each tokenizer, whether it was trained by one family of recipes, so that its models' losses vary
-            between seeds like those of the others; None for none. With the reference and two others, their variances
+            between seeds like the others'; None for none. With the reference and two others, their variances
             are pooled.
-        reasons: For each tokenizer, another reason why it takes part in no verdict; empty if there is none.
+        reasons: For each tokenizer, another reason to leave it out of verdicts; empty if there is none.
 
     Raises:
         UserError: As for `compare`.
@@ -133,7 +133,8 @@ def _identical(one: Sequence[Evaluation], other: Sequence[Evaluation]) -> bool:
 
 
 def _reason_barred(name: str, evaluations: Sequence[Evaluation]) -> str:
-    first, worst = evaluations[0], max(run.bits_per_byte for run in evaluations)
+    first = evaluations[0]
+    worst = max(run.bits_per_byte for run in evaluations)
     share = float(first.document_bytes[first.changed].sum() / first.document_bytes.sum())
     if share > MOST_CHANGED:
         documents = f"{int(first.changed.sum()):,} of {len(first.changed):,} documents"
@@ -164,7 +165,7 @@ class Exchange:
 
     Attributes:
         smaller: The reference's models at a smaller budget, one per seed; empty if the rate is stated.
-        e_folds: ln of the FLOPs of the compared budget over those of the smaller one.
+        e_folds: ln of the FLOPs of the compared budget over the FLOPs of the smaller one.
         stated: The rate; None if it is measured between the two budgets.
     """
 
@@ -188,7 +189,8 @@ class Exchange:
         """
         if self.stated is not None:
             return self.stated, None
-        runs, base = _runs(reference), _runs(reference)[0]
+        runs = _runs(reference)
+        base = _runs(reference)[0]
         losses, _ = _measured([runs, list(self.smaller)])
         rate = Ratio.of_function(lambda x: self.rate(*x), np.array(losses.bits), losses.sizes, losses.strata)
         return float(rate.value), _interval(rate, base, base.config.confidence)
@@ -246,8 +248,8 @@ class Difference:
         effective_clusters: Number of units of equal size that would give the same precision.
         needed: Sample that would show a difference of 0.5 % (over budgets: the one at the largest, if that is larger)
             with a probability of 80 %; None without an interval.
-        pooled: Names of the arms over which the variance of seeds is pooled; empty if it is that of this pair alone.
-        barred: Why one of the two takes part in no verdict; empty if both do (`eligible`).
+        pooled: Names of the arms over which the variance of seeds is pooled; empty if it is this pair's alone.
+        barred: Why one of the two is left out of verdicts; empty if neither is (`eligible`).
     """
 
     confidence: float
@@ -388,7 +390,8 @@ def compare_all(
         eligibility = eligible(runs)
         if not eligibility.documents.all():
             runs = [[run.only(eligibility.documents) for run in _runs(arm)] for arm in runs]
-    arms, reasons = [_runs(arm) for arm in runs], eligibility.reasons
+    arms = [_runs(arm) for arm in runs]
+    reasons = eligibility.reasons
     whole, kinds = _measured(arms, trade)
     n_arms = sum(not reason for reason in reasons[1:]) if tested and not reasons[0] else 0
     compared = _compared(arms[0][0], whole, eligibility, n_arms, further)
@@ -408,7 +411,7 @@ def compare_all(
 
 
 def aggregate(runs: Runs) -> dict[str, Any]:
-    """Summary of one tokenizer's models: that of the first one, with losses averaged over the seeds.
+    """Summary of one tokenizer's models: the first one's, with losses averaged over the seeds.
 
     With several seeds, `seeds` holds the values and their standard deviation, and the interval is computed from seeds
     and documents as in `compare`.
@@ -426,13 +429,13 @@ def aggregate(runs: Runs) -> dict[str, Any]:
     }
 
 
-def percent_change(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+def percent_difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """Difference of b to a in percent of a: what every comparison of losses is about."""
     return 100 * (b / a - 1)
 
 
 class _Losses(NamedTuple):
-    """Losses of all arms on all units of sampling, or on those of a kind of text.
+    """Losses of all arms on all units of sampling, or on the units of a kind of text.
 
     Attributes:
         bits: For each arm, float64[n_seeds, n_units].
@@ -463,7 +466,7 @@ class _Losses(NamedTuple):
         used.append(self.bits[0] if self.smaller is None else self.smaller)
 
         def difference(ratios: NDArray[np.float64]) -> NDArray[np.float64]:
-            change = percent_change(*ratios[:2])
+            change = percent_difference(*ratios[:2])
             if self.trade is None:
                 return change
             e_folds = self.trade.e_folds[j] - self.trade.e_folds[i]
@@ -479,14 +482,16 @@ class _Losses(NamedTuple):
 
 
 def _measured(arms: Sequence[list[Evaluation]], trade: Trade | None = None) -> tuple[_Losses, dict[str, _Losses]]:
-    """Losses on all units of sampling, and on those of each kind of text, the largest first."""
-    base, smaller = arms[0][0], [] if trade is None else list(trade.exchange.smaller)
+    """Losses on all units of sampling, and on the units of each kind of text, the largest first."""
+    base = arms[0][0]
+    smaller = [] if trade is None else list(trade.exchange.smaller)
     for arm in [*arms, smaller] if smaller else arms:
         if len(arm) != len(arms[0]):
             raise UserError(f"{len(arms[0])} seeds cannot be compared with {len(arm)}; train the same number of both")
         for run in arm:
             _check_comparable(base, run)
-    units, cluster = base.units(), base.cluster()[0]
+    units = base.units()
+    cluster = base.cluster()[0]
 
     def bits_of(arm: Sequence[Evaluation]) -> NDArray[np.float64]:
         return np.array([base.clustered(bits(run.text_nats)) for run in arm])
@@ -523,12 +528,15 @@ def _compared(
     base: Evaluation, losses: _Losses, eligibility: Eligibility, family: int, further: Further
 ) -> dict[tuple[int, int], Comparison]:
     """Describe the comparisons of all pairs; those with the reference are in a family of this size, if it is not 0."""
-    reasons, confidence, n_seeds = eligibility.reasons, base.config.confidence, len(losses.bits[0])
+    reasons = eligibility.reasons
+    confidence = base.config.confidence
+    n_seeds = len(losses.bits[0])
     pairs = itertools.combinations(range(len(losses.bits)), 2)
     ratios = pool({(i, j): losses.difference(i, j) for i, j in pairs}, eligibility.members)
     compared = {}
     for (i, j), narrow in ratios.items():
-        ratio, barred = further.widen((i, j), narrow), reasons[i] or reasons[j]
+        ratio = further.widen((i, j), narrow)
+        barred = reasons[i] or reasons[j]
         tested = 0 if i or barred else family
         level = family_level(confidence, tested)
         interval = ratio.known_interval(level) if reaches(losses.effective, losses.fewest) else None

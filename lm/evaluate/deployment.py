@@ -193,7 +193,7 @@ def serving_cost(deployment: Deployment, *, vocab_size: int, tokens_per_byte: fl
     cache = positions * per_position / d.context_bytes
 
     def phase(flops: float, text_bytes: float, batch_tokens: float, kv_bytes_per_byte: float) -> PhaseCost:
-        """FLOPs are those of one sequence, which reads or generates this many bytes."""
+        """FLOPs of one sequence, which reads or generates this many bytes."""
         used = d.weights(d.shared_experts + distinct_experts(d.n_experts, d.active_experts, batch_tokens)) + head
         weight_bytes_per_byte = used * NUMBER_BYTES[d.weight_format] / (d.batch * text_bytes)
         compute = flops / text_bytes / d.device_flops
@@ -210,7 +210,7 @@ def serving_cost(deployment: Deployment, *, vocab_size: int, tokens_per_byte: fl
 
 
 def training_flops(deployment: Deployment, *, vocab_size: int, tokens: float, n_bytes: float) -> float:
-    """FLOPs of training the deployed model on a text: three times those of the forward pass over all of its tokens.
+    """FLOPs of training the deployed model on a text: three times a forward pass over all of its tokens.
 
     With N = active weights of the layers and the head, and T = train_context_bytes tokens / n_bytes, a token costs
     6 N + 12 n_heads head_dim pairs(T) / T.

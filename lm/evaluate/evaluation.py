@@ -47,7 +47,7 @@ def evaluate(
     """Score every document of `shards`.
 
     All processes of a distributed run call this with the same arguments and share the documents. Each gets the whole
-    result, which equals that of one process to the last bit on equal hardware.
+    result, which equals one process's to the last bit on equal hardware.
 
     Args:
         model: The model; one from elsewhere with its own start and end of documents.

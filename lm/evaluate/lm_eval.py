@@ -28,32 +28,31 @@ if TYPE_CHECKING:
 
     from lm.model.language_model import LanguageModel
 
+_LOST_SAMPLE = 16
+"""Number of prompts for which the share of non-canonical tokenizations is measured."""
+
 
 class HarnessModel(LM):  # type: ignore[misc]
     """A model for `lm_eval.simple_evaluate(model=...)`. Every prompt begins a document.
 
-    Likelihoods are those of bytes, independent of the tokens; "greedy" means that each byte is the most probable one.
+    Likelihoods are of bytes, independent of the tokens; "greedy" means that each byte is the most probable one.
 
     Args:
         lm: The model.
-        batch_tokens: Maximum number of tokens of a forward pass, padding included.
         batch_rows: Maximum number of texts that are generated, or scored, at once.
-        lost_sample: Number of prompts for which the share of non-canonical tokenizations is measured.
 
     Attributes:
         bytewise: The model that scores bytes.
         straddles: Number of requests in which a token spans prompt and answer.
         requests: Number of likelihoods requested.
-        lost: Shares of non-canonical tokenizations of `lost_sample` prompts.
+        lost: Shares of non-canonical tokenizations of the first prompts.
     """
 
-    def __init__(
-        self, lm: LanguageModel, *, batch_tokens: int = 8192, batch_rows: int = 32, lost_sample: int = 16
-    ) -> None:
+    def __init__(self, lm: LanguageModel, *, batch_rows: int = 32) -> None:
         super().__init__()
         self.lm = lm
-        self.bytewise = ByteModel(lm, batch_tokens=batch_tokens, batch_rows=batch_rows)
-        self.batch_rows, self._lost_sample = batch_rows, lost_sample
+        self.bytewise = ByteModel(lm, batch_rows=batch_rows)
+        self.batch_rows = batch_rows
         self.straddles = self.requests = 0
         self.lost: list[float] = []
 
@@ -89,7 +88,7 @@ class HarnessModel(LM):  # type: ignore[misc]
         ]
         for first in range(0, len(groups), self.batch_rows):
             some = groups[first : first + self.batch_rows]
-            for prompt, _ in some[: max(0, self._lost_sample - len(self.lost))]:
+            for prompt, _ in some[: max(0, _LOST_SAMPLE - len(self.lost))]:
                 self.lost.append(1 - float(self.bytewise.next_byte(prompt).sum()))
             scores = self.bytewise.choices(some)
             greedy = self.bytewise.greedy_of([(answer, prompt) for prompt, answers in some for answer in answers])

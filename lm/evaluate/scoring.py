@@ -36,7 +36,7 @@ _TOKENS_PLANNED = 1 << 16
 
 
 @dataclass
-class Scores:
+class NatSums:
     """Sums of nats and context statistics; see `lm.evaluate.bits_per_byte.Evaluation`.
 
     Scores of disjoint sets of documents add up exactly: floats are per document, and sums over documents are integers.
@@ -56,7 +56,7 @@ class Scores:
     totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))
 
     @classmethod
-    def zeros(cls, shards: Shards) -> Scores:
+    def zeros(cls, shards: Shards) -> NatSums:
         """Scores of no documents yet."""
         n, n_tokens = shards.n_documents, shards.n_tokens - shards.n_documents
         return cls(np.zeros(n), np.zeros(n), np.zeros(n_tokens, np.float32), np.zeros(shards.vocab_size, np.int64))
@@ -76,7 +76,7 @@ def score_documents(
     min_context_bytes: int = 0,
     progress: Progress | None = None,
     note: Callable[[str], object] | None = None,
-) -> Scores:
+) -> NatSums:
     """Score all documents.
 
     Args:
@@ -87,10 +87,10 @@ def score_documents(
         batch_tokens: Maximum number of tokens of a forward pass, padding included.
         min_context_bytes: Contexts below this count as short.
         progress: As for `lm.evaluate.evaluation.evaluate`.
-        note: Likewise.
+        note: As for `lm.evaluate.evaluation.evaluate`.
     """
     world = current()
-    scores = Scores.zeros(shards)
+    scores = NatSums.zeros(shards)
     with _in_evaluation(model), world.together():
         forward = model if isinstance(model, ScorableModel) else Forward(model, shards.eos_id)
         finish: Callable[[], None] | None = None
@@ -98,7 +98,10 @@ def score_documents(
         for number, group in enumerate(_groups(shards)):
             previous, finish = finish, None
             if number % world.size == world.rank:
-                finish = _queue(forward, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
+                finish = _queue(
+                    forward, shards, lengths, plan, group, scores, batch_tokens=batch_tokens,
+                    min_context_bytes=min_context_bytes,
+                )  # fmt: skip
             if previous is not None:  # a GPU computes this group meanwhile
                 previous()
                 if note is not None and world.size == 1:
@@ -128,14 +131,14 @@ def _in_evaluation(model: Transformer | ScorableModel) -> Iterator[None]:
         model.train(training)
 
 
-def _sum_over_processes(scores: Scores, device: torch.device) -> Scores:
+def _sum_over_processes(scores: NatSums, device: torch.device) -> NatSums:
     place = device if dist.get_backend() == "nccl" else torch.device("cpu")
     summed = []
     for array in scores.arrays():
         tensor = torch.from_numpy(array).to(place)
         dist.all_reduce(tensor)
         summed.append(tensor.cpu().numpy())
-    return Scores(*summed)
+    return NatSums(*summed)
 
 
 def _groups(shards: Shards) -> Iterator[range]:
@@ -154,17 +157,19 @@ def _queue(
     shards: Shards,
     lengths: NDArray[np.int64],
     plan: Plan,
+    group: range,
+    scores: NatSums,
+    *,
     batch_tokens: int,
     min_context_bytes: int,
-    group: range,
-    scores: Scores,
 ) -> Callable[[], None]:
     """Queue the forward passes of one group; return a function that adds its scores, every target exactly once."""
     sequences: list[NDArray[np.int64]] = []
     jobs: list[tuple[int, Window]] = []
     limited = short = 0
     for document in group:
-        text, end = shards.document(document), [] if forward.end_id is None else [forward.end_id]
+        text = shards.document(document)
+        end = [] if forward.end_id is None else [forward.end_id]
         x = np.concatenate(([forward.start_id], text, end)).astype(np.int64)
         # By the given lengths, or by what each token covers of this document.
         covered = lengths[text] if shards.covered_bytes is None else shards.document_token_bytes(document)
@@ -173,7 +178,7 @@ def _queue(
         if covered.sum() != shards.spelled_bytes(document):
             raise UserError(
                 f"document {document} has {shards.spelled_bytes(document)} bytes, but its tokens have "
-                f"{covered.sum()}: these byte lengths are not those of the tokenizer that wrote {shards.folder}"
+                f"{covered.sum()}: these byte lengths do not belong to the tokenizer that wrote {shards.folder}"
             )
         for window in plan(before) if len(x) > 1 else ():
             targets = slice(window.first, window.last + 1)

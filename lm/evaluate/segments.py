@@ -55,7 +55,7 @@ _PATTERNS = {
     _IDENTIFIERS: rf"\b(?:{'|'.join(_NAMES)})",
     _URLS: rf"(?<!{_IN_URL})(?={_IN_URL}*{_LETTER})(?:{'|'.join(_ADDRESSES)}){_IN_URL}*[\w/]",
 }
-"""Text whose class is not only that of each character, as described by `labels`; later patterns override."""
+"""Text whose class does not follow from each character alone, as described by `labels`; later patterns override."""
 
 
 class Segments(NamedTuple):

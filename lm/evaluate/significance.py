@@ -35,7 +35,7 @@ def effective_number(sizes: NDArray[Any]) -> Floats:
 
 
 def reaches(effective: float | NDArray[np.float64], fewest: float) -> Any:
-    """Whether there are at least so many effective units; the slack is for rounding."""
+    """Whether there are at least `fewest` effective units; the slack is for rounding."""
     return effective >= fewest - 1e-6
 
 
@@ -260,7 +260,9 @@ class Ratio:
         def factor(degrees: float) -> float:
             return float(_quantile(1 - confidence, degrees) + _quantile(2 * (1 - _POWER), degrees)) ** 2
 
-        n_seeds, room, seeds = self.by_seed.shape[-1], difference**2, None
+        n_seeds = self.by_seed.shape[-1]
+        room = difference**2
+        seeds = None
         if n_seeds > 1:
             spread = n_seeds * float(self.seed_variance)
             lowest = max(3, math.ceil(factor(np.inf) * spread / (room / 2)))
@@ -372,12 +374,12 @@ def pool(pairs: Mapping[tuple[int, int], Ratio], members: Sequence[bool]) -> dic
     rows = [pairs[0, i].by_seed for i in chosen[1:]]
     pooled, degrees = pooled_variance(np.stack([np.zeros_like(rows[0]), *rows], -2))
     mean = np.mean([pairs[0, i].seed_variance for i in chosen[1:]], axis=0)
-    return {
-        (i, j): ratio.with_pooled(pooled if i else np.maximum(pooled, mean), degrees)
-        if members[i] and members[j]
-        else ratio
-        for (i, j), ratio in pairs.items()
-    }
+    of_reference = np.maximum(pooled, mean)
+    found = dict(pairs)
+    for (i, j), ratio in pairs.items():
+        if members[i] and members[j]:
+            found[i, j] = ratio.with_pooled(pooled if i else of_reference, degrees)
+    return found
 
 
 def family_level(confidence: float, n: int) -> float:

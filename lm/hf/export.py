@@ -151,7 +151,7 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
     write_tensors(folder / "model.safetensors", cut_tensors(model), {"format": "pt"})  # required by `transformers`
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # The post-processor adds the end of text, and decoded text must be that of the tokens.
+        # The post-processor adds the end of text, and decoded text must have nothing but the tokens.
         theirs = ("add_bos_token", "add_eos_token", "clean_up_tokenization_spaces")
         config = {key: value for key, value in carried(tokenizer).config.items() if key not in theirs}
         config |= {"model_max_length": model.context_tokens, "clean_up_tokenization_spaces": False}

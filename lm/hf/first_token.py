@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ENDS, GIVEN = "ends every text", "as given"
 
 
-class Start(NamedTuple):
+class StartToken(NamedTuple):
     """The token before the first one of a document.
 
     Attributes:
@@ -32,7 +32,7 @@ class Start(NamedTuple):
     before: tuple[int, ...] = ()
 
 
-def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -> Start:
+def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -> StartToken:
     """The token before the first one of a document.
 
     It is the one that is given; else the one with which the tokenizer's own call begins a text, after any others that
@@ -53,7 +53,7 @@ def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -
             f"{listed(map(quoted, tokenizer.special_tokens)) or 'none'}"
         )
     if found is None and (folder / FILE).is_file():  # our own format, which adds nothing to a text
-        return Start(str(tokenizer.end_of_text), tokenizer.end_id, ENDS)
+        return StartToken(str(tokenizer.end_of_text), tokenizer.end_id, ENDS)
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
@@ -62,7 +62,7 @@ def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -
         with_specials, plain = (own("a", add_special_tokens=add)["input_ids"] for add in (True, False))
     except Exception as error:  # any, in files that others wrote
         if found is not None:
-            return Start(str(given), found, GIVEN)
+            return StartToken(str(given), found, GIVEN)
         raise UserError(
             f"transformers cannot open the tokenizer of {folder}, so the token that precedes a document is unknown "
             f"({shortened(error)}); name it with --start TOKEN"
@@ -71,13 +71,13 @@ def start_of(folder: Path, tokenizer: TokenizerLike, given: str | None = None) -
     n_before = next((i for i in places if with_specials[i : i + len(plain)] == plain), 0)
     begins = with_specials[:n_before]
     if found is not None:
-        return Start(str(given), found, GIVEN, everywhere=begins == [found])
+        return StartToken(str(given), found, GIVEN, everywhere=begins == [found])
     if begins:
         *before, token = own.convert_ids_to_tokens(begins)
         why = "begins every text" + (f", after {' '.join(before)}" if before else "")
-        return Start(token, begins[-1], why, everywhere=True, before=tuple(begins[:-1]))
+        return StartToken(token, begins[-1], why, everywhere=True, before=tuple(begins[:-1]))
     if tokenizer.end_of_text is not None:
-        return Start(tokenizer.end_of_text, tokenizer.end_id, ENDS)
+        return StartToken(tokenizer.end_of_text, tokenizer.end_id, ENDS)
     if own.bos_token is not None:
-        return Start(own.bos_token, own.bos_token_id, "bos_token")
+        return StartToken(own.bos_token, own.bos_token_id, "bos_token")
     raise UserError(f"the tokenizer of {folder} has no token that begins or ends a text; name one with --start TOKEN")

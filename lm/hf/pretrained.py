@@ -101,7 +101,7 @@ def load(folder: Path, *, dtype: str = "auto", remote_code: bool = False, device
 
     Args:
         folder: The folder.
-        dtype: Number format of the weights; `auto` for that of the files.
+        dtype: Number format of the weights; `auto` for the format of the files.
         remote_code: Whether to execute code that is in the folder.
         device_map: As in `transformers`, such as `auto` to spread the model over GPUs with accelerate.
 

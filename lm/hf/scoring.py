@@ -18,17 +18,17 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lm.hf.first_token import Start
+    from lm.hf.first_token import StartToken
     from tokenizer.interface import TokenizerLike
 
 _CONVERTED = 2**24
 """Weights of a 16-bit head that a CPU converts to fp32 at a time, 64 MiB."""
 _COMPARED = 64
-"""Positions whose losses are compared with those of the model's own logits."""
+"""Positions whose losses are compared with the model's own logits."""
 _UNLIMITED = 2**20
 """Positions of a model whose configuration names no limit."""
 _ROPE_OF_LENGTH = ("dynamic", "longrope")
-"""Rotations that depend on the length of the text, so that keys of a cache are not those of a whole pass."""
+"""Rotations that depend on the length of the text, so that a cache has other keys than a whole pass."""
 _POSITIONS = (
     "max_position_embeddings",
     "n_positions",
@@ -44,7 +44,7 @@ class PretrainedModel(ScorableModel):
     """A causal language model of `transformers`.
 
     The layers run once, and the head in chunks and in fp32. The model's own code computes the logits of a chunk, so
-    that scales and caps are as in the model. The first losses are compared with those of a whole forward pass; if they
+    that scales and caps are as in the model. The first losses are compared with a whole forward pass; if they
     differ, whole forward passes are made, one row at a time.
 
     Args:
@@ -62,7 +62,7 @@ class PretrainedModel(ScorableModel):
         UserError: If the model has too few rows.
     """
 
-    def __init__(self, model: Any, tokenizer: TokenizerLike, start: Start, end_id: int | None) -> None:
+    def __init__(self, model: Any, tokenizer: TokenizerLike, start: StartToken, end_id: int | None) -> None:
         self._model = model.eval()
         self.tokenizer_sha256, self.vocab_size = tokenizer.sha256, tokenizer.vocab_size
         self.start_id, self.starts_windows, self.end_id = start.id, start.everywhere, end_id
@@ -92,7 +92,8 @@ class PretrainedModel(ScorableModel):
             self.whole = not self._agrees(ids[:1, :_COMPARED])
         ids, places = self._after_start(ids, places)
         if self.whole:
-            nats, size = torch.empty(len(targets), device=self.device), max(1, LOGITS // self.vocab_size)
+            nats = torch.empty(len(targets), device=self.device)
+            size = max(1, LOGITS // self.vocab_size)
             for chosen, own, logits in self._whole_passes(ids, places):
                 for part, at in zip(torch.split(chosen, size), torch.split(own, size), strict=True):
                     nats[part] = F.cross_entropy(logits[at], targets[part], reduction="none")
@@ -130,7 +131,7 @@ class PretrainedModel(ScorableModel):
         return layers(input_ids=inputs, **options | {"use_cache": True}).past_key_values
 
     def _after_start(self, ids: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs, and indices into the flattened ones, after `Start.before` in every row."""
+        """Inputs, and indices into the flattened ones, after `StartToken.before` in every row."""
         if not len(self._before):
             return ids, places
         rows = torch.div(places, ids.shape[1], rounding_mode="floor")
@@ -182,8 +183,11 @@ class PretrainedModel(ScorableModel):
 
     def _agrees(self, ids: Tensor) -> bool:
         """Whether the layers with the head in chunks give the losses of a whole forward pass."""
-        targets, logits, rounding = ids.roll(-1, 1)[0], self._logits(ids)[0], self._rounding
-        other, half = ids.clone(), ids.shape[1] // 2
+        targets = ids.roll(-1, 1)[0]
+        logits = self._logits(ids)[0]
+        rounding = self._rounding
+        other = ids.clone()
+        half = ids.shape[1] // 2
         other[0, half:] = (other[0, half:] + 1) % self.vocab_size
         seen = (self._logits(other)[0] - logits)[:half].abs()
         if seen.numel() and seen.max() > rounding * (1 + logits.abs().max()):
@@ -280,22 +284,26 @@ def deployment_of(model: Any, context_bytes: int) -> Deployment:
     Other layers than attention are priced as attention with the heads of the configuration. A model whose configuration
     does not have the usual entries is priced by its number of weights.
     """
-    config, table = model.config.get_text_config(), model.get_input_embeddings().weight
+    config = model.config.get_text_config()
+    table = model.get_input_embeddings().weight
     weights = dict(model.named_parameters())
 
     def first(*names: str) -> int:
         found = (getattr(config, name, None) for name in names)
         return next((value for value in found if isinstance(value, int) and value > 0), 0)
 
-    hidden, layers, heads = table.shape[1], first("num_hidden_layers"), first("num_attention_heads") or 1
+    hidden = table.shape[1]
+    heads = first("num_attention_heads") or 1
     kv_heads = first("num_key_value_heads", "num_kv_heads", "multi_query_group_num")
     if getattr(config, "multi_query", False) and not getattr(config, "new_decoder_architecture", False):
         kv_heads = 1
     experts = first("num_local_experts", "num_experts", "n_routed_experts")
-    mlp_size = first(*["moe_intermediate_size"] * bool(experts), "intermediate_size", "n_inner", "ffn_dim")
+    mlp_size = first("intermediate_size", "n_inner", "ffn_dim")
+    if experts:
+        mlp_size = first("moe_intermediate_size") or mlp_size
     try:
         return Deployment(
-            n_layers=layers,
+            n_layers=first("num_hidden_layers"),
             hidden_size=hidden,
             n_heads=heads,
             n_kv_heads=kv_heads or heads,

@@ -62,7 +62,8 @@ def check_model(model: Any, tokenizer: Tokenizer) -> list[int]:
     ids: set[int] = set()
     for settings in _settings(model.config, model.generation_config):
         for key in settings:
-            ids |= (named := ids_in({key: settings[key]}, is_id))
+            named = ids_in({key: settings[key]}, is_id)
+            ids |= named
             if lost := [i for i in named if i >= tokenizer.vocab_size or not tokenizer.vocab[i]]:
                 raise UserError(f"the model's {key} names the id {lost[0]}, which has no token; correct its config")
     return sorted(ids)

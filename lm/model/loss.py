@@ -11,7 +11,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lm.model.segments import Segments
+    from lm.model.segments import PackedSegments
     from lm.model.transformer import Transformer
 
 # Logits per chunk. Every chunk adds to the full gradient of the head, so small chunks cost more than they save: chunks
@@ -86,7 +86,7 @@ class Objective(nn.Module):
             block.compile(dynamic=True, fullgraph=True, backend=backend)
         self._chunk = torch.compile(slopes_and_nats, dynamic=True, fullgraph=True, backend=backend)
 
-    def forward(self, ids: Tensor, targets: Tensor, segments: Segments) -> tuple[Tensor, Tensor]:
+    def forward(self, ids: Tensor, targets: Tensor, segments: PackedSegments) -> tuple[Tensor, Tensor]:
         """Sum of the nats of `targets`, and the nats of each.
 
         Args:

@@ -20,7 +20,7 @@ _FLASH_DIM = 256
 """Largest dimension of a head with which flash attention computes."""
 
 
-class Segments(NamedTuple):
+class PackedSegments(NamedTuple):
     """Segments of a packed sequence. Each attends causally within itself, as if it were computed alone.
 
     Attributes:
@@ -36,7 +36,7 @@ class Segments(NamedTuple):
     flash: bool
 
     @classmethod
-    def of(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> Segments:
+    def of(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> PackedSegments:
         """Segments of the given lengths, in this order."""
         bounds = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
         positions = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths)

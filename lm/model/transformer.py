@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lm.model.kv_cache import KVCache
-    from lm.model.segments import Segments
+    from lm.model.segments import PackedSegments
 
 FLOPS_FORMULA = "per token: 6 * parameters_matmul + 12 * n_layers * hidden_size * context_tokens"
 
@@ -74,7 +74,7 @@ class Transformer(nn.Module):
         """Logits of hidden states, float[..., hidden_size], and of padding ids, which are at -inf."""
         return F.linear(hidden, self.lm_head.weight, self.padding)
 
-    def hidden(self, ids: Tensor, *, cache: KVCache | None = None, segments: Segments | None = None) -> Tensor:
+    def hidden(self, ids: Tensor, *, cache: KVCache | None = None, segments: PackedSegments | None = None) -> Tensor:
         """Normalized hidden states, the input of the head: float[batch, seq_len, hidden_size].
 
         Args:
@@ -159,7 +159,7 @@ class Decoder(nn.Module):
         self.measuring = False
         self.squares: Tensor
 
-    def forward(self, ids: Tensor, cache: KVCache | None = None, segments: Segments | None = None) -> Tensor:
+    def forward(self, ids: Tensor, cache: KVCache | None = None, segments: PackedSegments | None = None) -> Tensor:
         """Normalized hidden states, float[batch, seq_len, hidden_size], of int64[batch, seq_len]."""
         x: Tensor = self.embed_tokens(ids)
         attends: list[Attend] = [causal if segments is None else segments.attend] * len(self.layers)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from lm.evaluate.comparison import percent_change
+from lm.evaluate.comparison import percent_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +58,8 @@ class Place(NamedTuple):
     """Training FLOPs at the deployment at which the reference and an arm cost the same in total.
 
     Attributes:
-        reference: Those of the reference.
-        arm: Those of the arm.
+        reference: The reference's.
+        arm: The arm's.
         budgets: FLOPs of the measured budgets of both, at the deployment.
         rate: `Deployment.rate`, by which losses follow from those at the largest budgets; None for reading between
             measured budgets.
@@ -72,7 +72,7 @@ class Place(NamedTuple):
 
     def change(self, reference: Floats, arm: Floats) -> Floats:
         """The arm's bits per byte against the reference's there, in percent, from those of each budget."""
-        return percent_change(self.read(0, reference, self.reference), self.read(1, arm, self.arm))
+        return percent_difference(self.read(0, reference, self.reference), self.read(1, arm, self.arm))
 
     def read(self, which: int, losses: Floats, flops: float) -> Floats:
         """Bits per byte at a budget of the reference (0) or the arm (1), from those of each measured budget."""
@@ -94,9 +94,9 @@ def place(
 
     Args:
         reference: Training FLOPs of the reference's budgets at the deployment, rising.
-        arm: Those of the arm.
-        rho: FLOPs of serving over those of training, of the reference.
-        relative_cost: Cost of serving the arm over that of the reference, in FLOPs per byte of the phase.
+        arm: The same of the arm.
+        rho: The reference's FLOPs of serving over its FLOPs of training.
+        relative_cost: Cost of serving the arm over the reference's, in FLOPs per byte of the phase.
         tolerance: Accepted relative difference of budgets.
         rate: `Deployment.rate`; with it, losses follow from those at the largest budgets.
     """
@@ -131,7 +131,15 @@ def answered(gap: Gap, at: Place, change: Ratio, bits_per_byte: float) -> Equiva
         answer = "withheld"
     elif interval is not None and not interval[0] <= 0 <= interval[1]:
         answer = "yes" if interval[1] < 0 else "no"
-    return Equivalent(answer, gap.withheld, at.reference, at.arm, bits_per_byte, float(change.value), interval)
+    return Equivalent(
+        answer=answer,
+        reason=gap.withheld,
+        reference_flops=at.reference,
+        flops=at.arm,
+        bits_per_byte=bits_per_byte,
+        percent=float(change.value),
+        interval=interval,
+    )
 
 
 def interpolate(flops: NDArray[np.float64], points: NDArray[np.float64], at: float) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from lm.evaluate.comparison import (
     Difference,
     Further,
     enough,
-    percent_change,
+    percent_difference,
 )
 from lm.evaluate.significance import Ratio, family_level, pool, t_quantile
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lm.evaluate.bits_per_byte import Units
+    from lm.evaluate.bits_per_byte import SamplingUnits
     from lm.scaling.points import Points
 
     Floats = NDArray[np.float64]
@@ -89,9 +89,9 @@ class Losses:
     """Losses of all arms, for estimates in percent of the first one.
 
     Attributes:
-        bits: float64[n_arms, n_budgets, n_seeds, n_units], scaled by `Units.scale`.
+        bits: float64[n_arms, n_budgets, n_seeds, n_units], scaled by `SamplingUnits.scale`.
         sizes: float64[n_units], scaled bytes of the units that have any.
-        pooled: For each arm, whether the variance of its seeds is pooled with that of the others.
+        pooled: For each arm, whether the variance of its seeds is pooled with the others'.
         strata: int64[n_units], as for `Ratio.of`.
     """
 
@@ -101,7 +101,7 @@ class Losses:
     strata: NDArray[np.int64]
 
     @classmethod
-    def of(cls, arms: Sequence[Points], units: Units) -> Losses:
+    def of(cls, arms: Sequence[Points], units: SamplingUnits) -> Losses:
         """Pair the arms by seeds and units."""
         sizes = units.sizes * units.scale
         losses = np.stack([bits(arm.nats) for arm in arms]) * units.scale
@@ -150,11 +150,11 @@ def compare_arms(
     reference, *others = arms
     level = family_level(confidence, sum(not arm.barred for arm in others))
     functions: list[Function] = [
-        lambda a, b, i=i: percent_change(a[i], b[i])  # type: ignore[misc]
+        lambda a, b, i=i: percent_difference(a[i], b[i])  # type: ignore[misc]
         for i in range(len(reference.flops))
     ]
     if len(reference.flops) > 1:
-        functions.append(lambda a, b: np.tensordot(_slope_weights(reference.flops), percent_change(a, b), 1))
+        functions.append(lambda a, b: np.tensordot(_slope_weights(reference.flops), percent_difference(a, b), 1))
     estimates = [losses.estimate(dict.fromkeys(range(1, len(arms)), function)) for function in functions]
     for at_budget in estimates[: len(reference.flops)]:
         at_budget.update({i: further.widen((0, i), ratio) for i, ratio in at_budget.items()})
@@ -180,8 +180,9 @@ def _gap(
     barred = reference.barred or arm.barred
     level = confidence if barred else level
     percent = tuple(float(ratio.value) for ratio in at_budgets)
-    intervals = tuple(interval for ratio in at_budgets if (interval := ratio.known_interval(level)) is not None)
-    intervals = intervals if len(intervals) == n and enough(last.effective_units, cluster) else ()
+    intervals = tuple(filter(None, (ratio.known_interval(level) for ratio in at_budgets)))
+    if len(intervals) < n or not enough(last.effective_units, cluster):
+        intervals = ()
     return Gap(
         arm=arm.name,
         reference=reference.name,

@@ -23,8 +23,8 @@ class Points:
         seeds: Seeds of the models. The models of one seed share a trunk, so they are not independent.
         unit_tokens: int64[n_units], text tokens of each unit of sampling.
         nats: float64[n_seeds, n_budgets, n_units], loss of the text tokens of each.
-        barred: Why the arm takes part in no verdict (`lm.evaluate.comparison.eligible`); empty if it does.
-        pooled: Whether its variance between seeds may be pooled with that of other such arms.
+        barred: Why the arm is left out of verdicts (`lm.evaluate.comparison.eligible`); empty if it is not.
+        pooled: Whether its variance between seeds may be pooled with other such arms.
         read: Tokens and bytes of text that the models of each budget read; None for arms that were measured elsewhere,
             whose `flops` hold for any deployment.
         proxy_flops: Training FLOPs of the measured models at each budget; None if they are unknown.

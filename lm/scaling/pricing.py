@@ -18,7 +18,7 @@ from lm.scaling.points import Points
 from tokenizer.errors import UserError, listed
 
 if TYPE_CHECKING:
-    from lm.evaluate.bits_per_byte import Units
+    from lm.evaluate.bits_per_byte import SamplingUnits
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 
@@ -54,7 +54,7 @@ class Study:
     """
 
     arms: Sequence[Points]
-    units: Units
+    units: SamplingUnits
     cluster: str = "document"
     tolerance: float = 0.01
     confidence: float = 0.95

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lm.model.device import upload
-from lm.model.segments import Segments
+from lm.model.segments import PackedSegments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ class MicroBatch(NamedTuple):
 
     ids: Tensor
     targets: Tensor
-    segments: Segments
+    segments: PackedSegments
 
 
 class Batch(NamedTuple):
@@ -98,9 +98,10 @@ def _packed(rows: Sequence[NDArray[np.int64]], eos_id: int | None, device: torch
         starts = np.concatenate((starts, np.flatnonzero(ids == eos_id)))
     lengths = np.diff(np.unique(starts)).tolist()
     if not lengths:  # a process without rows takes part in the exchange of gradients
-        ids, lengths = np.zeros(2, np.int64), [2]
+        ids = np.zeros(2, np.int64)
+        lengths = [2]
     return MicroBatch(
         upload(torch.from_numpy(ids), device),
         upload(torch.from_numpy(targets), device),
-        Segments.of(lengths, device),
+        PackedSegments.of(lengths, device),
     )

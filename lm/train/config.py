@@ -74,9 +74,7 @@ class TrainConfig:
     bytes_per_step: int = declare(8192, least=1)
     context_bytes: int = declare(1024, least=1)
     context_tokens: int | None = declare(None, least=1, remedy=", or null for contexts equal in bytes")
-    tokens_per_step: float | None = declare(
-        None, least=1, remedy=", or null for those of bytes_per_step / context_bytes rows"
-    )
+    tokens_per_step: float | None = declare(None, least=1, remedy=", or null for bytes_per_step / context_bytes rows")
     held_back_bytes: int = 0
     document_mask: bool = False
     matrix_lr: float = declare(0.02, least=0)

@@ -87,7 +87,7 @@ def train(
 
 
 def _join(model: ModelConfig, config: TrainConfig, shards: Path, *others: Any) -> None:
-    """Take part in the training of the first process; the other arguments are those of `Trainer`."""
+    """Take part in the training of the first process; the other arguments are as for `Trainer`."""
     with current().together():
         opened = Shards.open(shards, verify="never")  # the first process has verified them
         trainer = Trainer(model, config, opened, *others)

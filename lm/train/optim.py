@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 # Coefficients of the quintic: steepest slope at zero, singular values end within about 0.7 .. 1.2.
 # (Keller Jordan, https://kellerjordan.github.io/posts/muon/)
 QUINTIC = (3.4445, -4.7750, 2.0315)
+_ITERATIONS = 5
 
 
-def orthogonalize(matrices: Tensor, steps: int = 5, dtype: torch.dtype | None = None) -> Tensor:
+def orthogonalize(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Replace the singular values of each matrix by values near 1 with Newton-Schulz iterations.
 
     Args:
         matrices: float[matrices, rows, columns].
-        steps: Number of iterations.
         dtype: Precision; None for bf16 on CUDA and fp32 elsewhere, since CPUs without fast bf16 take over ten times as
             long.
     """
@@ -37,7 +37,7 @@ def orthogonalize(matrices: Tensor, steps: int = 5, dtype: torch.dtype | None = 
     tall = x.shape[1] > x.shape[2]
     wide = x.mT if tall else x
     wide = wide / torch.linalg.vector_norm(wide, dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for _ in range(steps):
+    for _ in range(_ITERATIONS):
         gram = wide @ wide.mT
         wide = torch.baddbmm(wide, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
     return (wide.mT if tall else wide).to(matrices.dtype)
@@ -46,7 +46,7 @@ def orthogonalize(matrices: Tensor, steps: int = 5, dtype: torch.dtype | None = 
 class Muon(torch.optim.Optimizer):
     """Momentum, orthogonalized: every update of a matrix has singular values near 1.
 
-    The rules are those of `torch.optim.Muon` (Nesterov momentum, decoupled weight decay, step length
+    The rules are as in `torch.optim.Muon` (Nesterov momentum, decoupled weight decay, step length
     times sqrt(max(1, rows / columns))), which computes in bf16 whatever the device.
 
     Args:
@@ -92,7 +92,7 @@ class Muon(torch.optim.Optimizer):
 def orthogonalize_all(matrices: Sequence[Tensor], world: World) -> list[Tensor]:
     """Orthogonalize matrices, which is most of Muon's work; each process takes a share and broadcasts it.
 
-    Matrices of equal shape are one stack; on CPUs, the bits are those of one at a time.
+    Matrices of equal shape are one stack; on CPUs, the bits are as for one at a time.
     """
     share = range(world.rank, len(matrices), world.size)
     updates = [torch.empty_like(matrix) for matrix in matrices]

@@ -30,7 +30,7 @@ class Schedule:
     shape: str
 
     def factor(self, step: float) -> float:
-        """Factor for step number `step`, counted from 0. Rates are those of the middle of a step."""
+        """Factor for step number `step`, counted from 0, at the middle of the step."""
         position = step + 0.5
         if position < self.warmup:
             return position / self.warmup

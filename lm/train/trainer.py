@@ -162,7 +162,8 @@ class Trainer:
 
     def advance(self) -> dict[str, Any] | None:
         """Do one step; return its log entry if it is logged."""
-        began, config = time.perf_counter(), self.config
+        began = time.perf_counter()
+        config = self.config
         eos_id = self.shards.eos_id if config.document_mask else None
         batch = read_batch(self.rows, self.step, self.device, self.world, config.microbatch_size, eos_id)
         self.longest_row = max(self.longest_row, batch.longest)
@@ -300,7 +301,8 @@ class Trainer:
 
     def summary(self) -> TrainingSummary:
         """Summary of the run: settings, tokens, FLOPs, time."""
-        config, bytes_seen = self.config, self._total_bytes()
+        config = self.config
+        bytes_seen = self._total_bytes()
         return TrainingSummary(
             **{f"parameters_{name}": number for name, number in self.model.n_parameters().items()},
             flops=self.tokens * self.flops_per_token,

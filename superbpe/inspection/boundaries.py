@@ -36,7 +36,7 @@ _CLASSES = {
 _NUMBER, _GROUP, _CHARACTER = 1, 2, 4
 
 
-class Counts(NamedTuple):
+class UnitCounts(NamedTuple):
     """Counts by document, int64 [n_documents] each.
 
     Attributes:
@@ -67,17 +67,18 @@ class Units:
 
     words: Ints
     word_of: Indices
-    counts: Counts
+    counts: UnitCounts
     ends: Ints
     numbers: Ints
     groups: Ints
     flags: npt.NDArray[np.uint8]
 
-    def cut(self, token_ends: Ints) -> Counts:
+    def cut(self, token_ends: Ints) -> UnitCounts:
         """Count what tokens cut."""
         flags = self.flags[token_ends]
         at = _distinct(token_ends[(flags & _NUMBER) > 0])
-        number, is_group = np.searchsorted(self.numbers, at, side="right") - 1, (self.flags[at] & _GROUP) > 0
+        number = np.searchsorted(self.numbers, at, side="right") - 1
+        is_group = (self.flags[at] & _GROUP) > 0
         n = len(self.numbers)
         elsewhere = np.bincount(number[~is_group], minlength=n)
         grouped = (np.bincount(number[is_group], minlength=n) == self.groups) & (elsewhere == 0)
@@ -85,7 +86,7 @@ class Units:
         for _ in range(3):  # back to the first of at most four bytes
             character = character - ((self.flags[character] & _CHARACTER) > 0)
         split = _distinct(self.words_cut(token_ends))
-        return Counts(
+        return UnitCounts(
             _by_document(self.words[split, 0], self.ends),
             _by_document(self.numbers[grouped], self.ends),
             _by_document(_distinct(character), self.ends),
@@ -131,7 +132,8 @@ def worst_split(data: npt.NDArray[np.uint8], units: Units, ids: npt.ArrayLike, t
     splits = defaultdict[bytes, Counter[tuple[int, ...]]](Counter)
     places: dict[tuple[bytes, tuple[int, ...]], int] = {}
     for (start, stop), n, at in zip(units.words[split].tolist(), n_cuts.tolist(), first.tolist(), strict=True):
-        word, tokens = raw[start:stop], tuple(ids[at : at + n + 1].tolist())
+        word = raw[start:stop]
+        tokens = tuple(ids[at : at + n + 1].tolist())
         cuts[word] += n
         splits[word][tokens] += 1
         places.setdefault((word, tokens), start)
@@ -187,7 +189,15 @@ def find_units(data: npt.NDArray[np.uint8], ends: Ints) -> Units:
     flags[edges[groups]] |= _GROUP
     starts = edges[numbers[:, 0]]
     counts = (_by_document(places, ends) for places in (words[:, 0], starts, edges[:-1]))
-    return Units(words, word_of, Counts(*counts), ends, starts, (lengths - 1) // 3, flags)
+    return Units(
+        words=words,
+        word_of=word_of,
+        counts=UnitCounts(*counts),
+        ends=ends,
+        numbers=starts,
+        groups=(lengths - 1) // 3,
+        flags=flags,
+    )
 
 
 @cache
@@ -195,7 +205,8 @@ def _class_of_code_points() -> npt.NDArray[np.uint8]:
     """uint8 [0x110000]: class of each code point, 0 for most."""
     codes = np.arange(0x110000, dtype="<u4")
     codes[0xD800:0xE000] = 0  # surrogates
-    every, classes = codes.tobytes().decode("utf-32-le"), np.zeros(len(codes), np.uint8)
+    every = codes.tobytes().decode("utf-32-le")
+    classes = np.zeros(len(codes), np.uint8)
     for which, pattern in _CLASSES.items():
         for match in regex.finditer(f"{pattern}+", every):
             classes[match.start() : match.end()] = which

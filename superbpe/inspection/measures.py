@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedText:
     """A text and its ids.
 
     Attributes:
@@ -53,7 +53,7 @@ class Encoded:
         return bool(self.token_ends[-1] == len(self.data))
 
 
-def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> Encoded:
+def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> EncodedText:
     """Encode documents. Special strings are ordinary text."""
     batches = list(batches)
     if not sum(batch.n_bytes for batch in batches):
@@ -62,7 +62,7 @@ def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> Encoded:
     read = [tokenizer.normalized(batch) for batch in batches]
     data = np.concatenate([batch.data for batch in read])
     byte_ends = np.cumsum(np.concatenate([np.diff(batch.offsets) for batch in read]))
-    return Encoded(
+    return EncodedText(
         ids=ids,
         data=data,
         n_bytes=sum(batch.n_bytes for batch in batches),
@@ -126,7 +126,7 @@ class Measures:
     cut_characters: float | None
 
 
-def measure(encoded: Encoded, tokens: Tokens, *, alpha: float = 2.5) -> Measures:
+def measure(encoded: EncodedText, tokens: Tokens, *, alpha: float = 2.5) -> Measures:
     """Compute the metrics of an encoded text.
 
     Args:
@@ -221,7 +221,7 @@ class Contexts:
 
 
 def contexts(
-    encoded: Encoded, tokens: Tokens, *, per_token: int = 3, reach: int = 48, most_bytes: int = 6_000_000
+    encoded: EncodedText, tokens: Tokens, *, per_token: int = 3, reach: int = 48, most_bytes: int = 6_000_000
 ) -> Contexts:
     """Select up to `per_token` occurrences of each token, spread over the text, with the surrounding text.
 

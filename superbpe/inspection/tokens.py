@@ -67,7 +67,9 @@ def kind(text: str) -> int:
         if pattern.search(text):
             return index
     is_function = [word in FUNCTION_WORDS for word in text.lower().replace("’", "'").split()]
-    return 5 if is_function and all(is_function) else 6 if any(is_function) else 7
+    if is_function and all(is_function):
+        return 5
+    return 6 if any(is_function) else 7
 
 
 Ints = npt.NDArray[np.int64]
@@ -91,7 +93,7 @@ class Tokens:
             tokens that no merge produces.
         phase: int64: 1 or 2 for tokens that merges of that phase produce, 0 for all others.
         superword: tokens across pretokens with two or more words.
-        crossing: other tokens across pretokens, such as `.` with a line feed. Pretokens are those of `pretokens`.
+        crossing: other tokens across pretokens, such as `.` with a line feed. Pretokens are as in `pretokens`.
         kind: int64: index into `KINDS` for superwords; 0 for all others.
         partial: tokens that contain part of a UTF-8 character.
         special: special tokens.
@@ -259,7 +261,8 @@ def superwords(tokenizer: TokenizerLike, counts: Ints | None = None) -> list[Sup
 
 def segment(tokenizer: TokenizerLike, text: str) -> list[Piece]:
     """Return the tokens of a text for display, in order."""
-    vocab, special = tokenizer.vocab, set(tokenizer.superword_ids().tolist())
+    vocab = tokenizer.vocab
+    special = set(tokenizer.superword_ids().tolist())
     return [
         Piece(id=i, text=display(vocab[i]), superword=i in special, partial=not is_text(vocab[i]))
         for i in tokenizer.encode_ordinary(text)

@@ -52,7 +52,7 @@ def interleave(
 ) -> tuple[int, int]:
     """Number of phase-1 merges and superwords in a vocabulary for which they compete.
 
-    The next superword is taken if its count is higher than that of the next phase-1 merge and both its parts exist;
+    The next superword is taken if its count is higher than the next phase-1 merge's and both its parts exist;
     otherwise the next phase-1 merge is taken.
 
     Args:

@@ -87,7 +87,8 @@ def _kept(text: str, phase1: Sequence[bpe.Pair], pattern: str | None, rules: Rul
 def _closed_by_pretokens(text: str, phase1: Sequence[bpe.Pair], pattern: str | None, eligible: str) -> list[int]:
     """All byte positions of pretokens that are several phase-1 tokens or do not match the regex."""
     closed: list[int] = []
-    ranks, start = bpe.ranks_of(phase1), 0
+    ranks = bpe.ranks_of(phase1)
+    start = 0
     for pretoken in bpe.split(text, pattern):
         end = start + len(pretoken.encode())
         n_tokens = len(bpe.merge_by_rank(bpe.as_bytes(pretoken), ranks))

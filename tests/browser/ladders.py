@@ -5,7 +5,7 @@ import numpy as np
 from experiments.findings.next_step import Step
 from experiments.report.ladder_page import render
 from experiments.report.over_compute import Assumptions, describe
-from lm.evaluate.bits_per_byte import Grouping, Units
+from lm.evaluate.bits_per_byte import Grouping, SamplingUnits
 from lm.evaluate.deployment import Deployment
 from lm.scaling.pricing import Study
 from tests.lm.scaling.ladders import FLOPS, points
@@ -34,7 +34,7 @@ def write(
     *,
     run="outputs/a run",
 ):
-    study = Study(measured, Units.of(SIZES, Grouping(sources, np.repeat([0, 1, 2], 50).astype(np.int32)), {}))
+    study = Study(measured, SamplingUnits.of(SIZES, Grouping(sources, np.repeat([0, 1, 2], 50).astype(np.int32)), {}))
     step = Step("train 5 seeds instead of 3", "to show a difference", "superbpe pipeline lm.n_seeds=5", 900.0)
     numbers = describe(study, Assumptions(Deployment()), step=step, run=run)
     file.write_text(render(numbers, study), encoding="utf-8")

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from experiments import pipeline
-from experiments.cli.compose import load
+from experiments.compose import load
 from tests.composition import reuse_parts
 
 reuse_parts()

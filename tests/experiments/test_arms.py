@@ -8,7 +8,7 @@ import pytest
 
 from experiments.arms import check_name, resolve_arms
 from experiments.cli import main
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.config import part
 from experiments.store import records
 from lm.evaluate.deployment import training_flops
@@ -176,6 +176,8 @@ def test_a_tokenizer_of_other_software_is_an_arm(tiny, tmp_path, capsys):
     assert "documents changed" in words_row["text_lost"]
     assert words_row["software"].startswith("tokenizers")
     assert "words loses text" in numbers["verdict"]["detail"]
+    assert (bpe["untraced"], words_row["untraced"]) == ("", "it has no record of its training text")
+    assert "Training text unknown: words may have been trained on the held-out" in numbers["verdict"]["detail"]
     assert run("report", chosen) == 0  # reused
 
 

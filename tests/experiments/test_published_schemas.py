@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.config import part
 from tests.properties import quick_first
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet

@@ -1,7 +1,7 @@
 import json
 
 from experiments.arms import resolve_arms
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.settings import resolved
 
 

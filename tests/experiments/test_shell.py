@@ -7,7 +7,8 @@ import subprocess
 import pytest
 
 from experiments.characters import visible
-from experiments.cli.compose import load
+from experiments.compose import load
+from experiments.report.over_compute import assumptions
 from experiments.shell import command_text, hydra_names, operand, setting
 
 PARTS = [
@@ -51,6 +52,9 @@ def test_hydra_reads_settings_as_they_are(number):
     sources = dict.fromkeys(names.values(), paths[-1])
     assert len(sources) == len(names)
     assert load(["corpus=files", setting("corpus.sources", sources)]).corpus.sources == sources
+    quoted = """eval.weights={"plain text": 0.4, 'a: b': 2, code: 1}"""
+    weights = {"plain text": 0.4, "a: b": 2, "code": 1}
+    assert load([quoted]).eval.weights == assumptions([quoted]).weights == weights
     assert names["code: python"] == "code: python"
     arms = list(hydra_names(hostile(number)).values())[::3]
     files = [setting(f"arms.{arm}.file", path) for arm, path in zip(arms, paths[::3], strict=True)]

@@ -146,6 +146,14 @@ def test_impossible_transitions_of_presets_are_errors(rules, options, message):
     assert message in str(error.value)
 
 
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_a_phase_1_that_ran_out_of_pairs_may_not_be_cut_before_superwords_compete():
+    phase1 = train_bpe(["abc abc"] * 2, 400, pattern="gpt2", special_tokens=())
+    train_superbpe(phase1, ["abc abc"], vocab_size=400, rules="boundless")
+    with pytest.raises(UserError, match=r"compete .*the tokenizer has 1; train phase 1"):
+        train_superbpe(phase1.cut(257), ["abc abc"], vocab_size=400, rules="boundless")
+
+
 @pytest.mark.parametrize("fence", ["sentence-fence", r"(?<=[.;])(?=\s)"])
 def test_long_text_without_an_end_trains_and_encodes(fence):
     """Regexes with look-behind once failed on 200 kB without a match."""

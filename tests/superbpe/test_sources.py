@@ -61,14 +61,14 @@ def test_phase_2_may_read_other_text_than_phase_1(phase1, other):
 
 @pytest.mark.parametrize("weight", [0, -1, 2.5, 1_000_001])
 def test_weights_out_of_range_are_rejected(weight, other):
-    with pytest.raises(UserError, match=rf"code has the weight {weight}; use a whole number from 1 to 1000000"):
+    with pytest.raises(UserError, match=rf"code .*{weight}.* 1 to 1000000"):
         Source(batches(other), weight=weight, name="code")
 
 
 def test_the_largest_weight_is_counted_correctly_and_a_source_without_text_is_named(phase1, english):
     tokenizer = train(phase1, [Source(batches(["a b c"] * 3000), weight=1_000_000)], Rules(), threads=4)
     assert tokenizer.provenance["phase2"]["last_count"] == 3_000_000_000
-    with pytest.raises(UserError, match="code is empty, and superwords cannot be trained without text"):
+    with pytest.raises(UserError, match="code is empty"):
         train(phase1, [Source(batches(english)), Source(batches([""]), name="code")], RULES["uw-2025"])
 
 
@@ -156,10 +156,10 @@ def test_a_long_iterator_is_rejected(phase1, english, monkeypatch):
 
 
 def test_mistakes_with_the_arguments_are_named(phase1, english):
-    with pytest.raises(UserError, match=r"phase 2 starts from a Tokenizer, not from a list: write train_superbpe\("):
+    with pytest.raises(UserError, match=r"a Tokenizer.*a list.*train_superbpe\("):
         train(english, phase1, RULES["uw-2025"])
     with pytest.raises(UserError, match="start is not a Tokenizer but 'gpt2'"):
         train_bpe(english, 300, start="gpt2")
     once = iter(english)
-    with pytest.raises(UserError, match="a function must return the text from the start on each call"):
+    with pytest.raises(UserError, match=r"a function .*from the start"):
         train(phase1, lambda: once, RULES["uw-2025"])

@@ -88,7 +88,7 @@ def test_running_out_of_pairs_warns_and_is_recorded(phase1):
     assert tokenizer.vocab_size < 901
     with pytest.warns(UserWarning, match="ran out of pairs"):
         short = train_bpe(["a b c"], 400)
-    with pytest.raises(UserError, match="the text is too small: its pairs gave 2 phase-1 merges"):
+    with pytest.raises(UserError, match=r"too small.* 2 phase-1 merges"):
         train_superbpe(short, ["a b c"], vocab_size=400, transition=300, rules=Rules())
 
 

@@ -217,7 +217,7 @@ def test_unknown_ids_are_named():
     gap = defined([], pattern="none", special_tokens={"<s>": 300})
     assert gap.decode([97, 300]) == "a<s>"
     for decode in (gap.decode_bytes, lambda ids: gap.decode_batch(ids, [0, 1])):
-        with pytest.raises(UserError, match="the id 299 is in a gap of the vocabulary: no token has it"):
+        with pytest.raises(UserError, match=r"id 299 .*no token"):
             decode([299])
 
 

@@ -11,7 +11,7 @@ from tokenizer.fields import check_fields, declare
 from tokenizer.files import shown, weighted
 
 MAX_WEIGHT = 1_000_000
-"""Limit of a source's weight as a whole number, which is that of phase 2 (`_native.SuperwordTrainer.MAX_WEIGHT`)."""
+"""Limit of a source's weight as a whole number, as in phase 2 (`_native.SuperwordTrainer.MAX_WEIGHT`)."""
 FORMATS = ("txt", "jsonl", "parquet", "csv", "json", "arrow")
 READING = ("format", "field", "separator", "cache", "on_invalid_utf8", "on_error")
 """Settings that say how documents are read, which are options of commands, too."""
@@ -112,7 +112,7 @@ class CorpusConfig:
 
     @property
     def all_paths(self) -> list[str]:
-        """`paths`, or those of `sources` without weights."""
+        """`paths`, or the paths of `sources` without weights."""
         return self.paths or [weighted(entry, f"sources.{name}")[0] for name, entry in self.sources.items()]
 
     @property

@@ -78,7 +78,8 @@ class Corpus:
                 "sources={NAME: PATH:WEIGHT,...} or dataset=NAME"
             )
         config.check()
-        self.files, self._source = text_files.find(config.paths, config.format, config.cache), dict[File, str]()
+        self.files = text_files.find(config.paths, config.format, config.cache)
+        self._source = dict[File, str]()
         for path, source in zip(config.all_paths, config.sources, strict=False):
             files = text_files.find([path], config.format, config.cache)
             self.files += files
@@ -125,7 +126,7 @@ class Corpus:
         return [self._states[path][0] for path, _ in self.files]
 
     def parts(self, split: Split = "train", target_bytes: int = PART_BYTES) -> list[Corpus]:
-        """The corpus in parts, as corpora: the documents of all parts, in order, are those of the corpus.
+        """The corpus in parts, as corpora, which together have its documents in order.
 
         Files are not cut, and small ones are combined. A dataset, and text with a budget (`max_bytes`), which depends
         on the order of the documents, are one part: the corpus itself.
@@ -193,7 +194,7 @@ class Corpus:
         return sum(size for size, _ in self._states.values())
 
     def part_identity(self) -> list[Any]:
-        """Identity of a part among those of this corpus, as JSON."""
+        """Identity of a part among the parts of this corpus, as JSON."""
         return [[str(path), *state] for path, state in self._states.items()]
 
     def batches(
@@ -239,7 +240,7 @@ class Corpus:
             raise UserError(self._why_empty(split))
 
     def files_of(self, split: Split) -> list[tuple[File, str] | None]:
-        """The files of a split, None for the dataset. With `heldout_paths`, those of "all" end with held-out files."""
+        """The files of a split, None for the dataset. With `heldout_paths`, "all" ends with the held-out files."""
         files: list[tuple[File, str] | None] = [None] if self.config.dataset else [*self.files]
         if self.config.heldout_paths and split != "train":
             files = [*(files if split == "all" else []), *self.heldout_files]
@@ -252,7 +253,8 @@ class Corpus:
 
     def _why_empty(self, split: Split) -> str:
         """Error message for a split without documents."""
-        config, lacking = self.config, []
+        config = self.config
+        lacking = []
         where = config.dataset or listed(config.places or [*map(shown, config.heldout_paths)])
         if config.score_field is not None:
             lacking.append(f"those without a number in score_field={config.score_field} do not pass: check its name")
@@ -284,7 +286,8 @@ class Corpus:
         Raises:
             UserError: the split is "heldout", but no documents are held out.
         """
-        config, explicit = self.config, bool(self.config.heldout_paths)
+        config = self.config
+        explicit = bool(self.config.heldout_paths)
         if split == "heldout" and not explicit and not config.heldout_fraction:
             raise UserError("no documents are held out; set heldout_fraction=0.01 or heldout_paths=[FILE,...]")
         return _native.DocumentFilter(

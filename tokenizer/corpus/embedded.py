@@ -171,7 +171,8 @@ def without_docstrings(source: str) -> tuple[str, list[str]]:
     >>> without_docstrings('def f():\n    "Doc."\n    return 1  # one\n')
     ('def f():\n    return 1  # one\n', ['Doc.'])
     """
-    lines, docstrings = source.splitlines(keepends=True), []
+    lines = source.splitlines(keepends=True)
+    docstrings = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -300,7 +301,7 @@ def split(
     if not 0 <= heldout_fraction < 1:
         raise UserError(f"heldout_fraction={heldout_fraction} must be at least 0 and below 1")
     shuffled = sorted(documents, key=lambda document: _order(document.text))
-    # A piece that is a whole source is drawn among those of its kind, a part of a language among those of the language.
+    # A piece that is a whole source is drawn among its kind, a part of a language within the language.
     groups: dict[str, Counter[str]] = defaultdict(Counter)
     for document in shuffled:
         if document.piece == document.source:

@@ -60,7 +60,7 @@ def documents_by_origin(
 
 
 def _origins(corpus: Corpus, file: tuple[File, str] | None, name: str) -> Iterator[str]:
-    """Kind and source of every document of a file, in order; endless if they are those of the file."""
+    """Kind and source of every document of a file, in order; endless if the file itself is the source."""
     config = corpus.config
     sources: Iterator[str] = repeat(name or (str(config.dataset) if file is None else corpus.source(file[0])))
     if config.source_field is not None:

@@ -79,7 +79,9 @@ def find_overlap(
         threads: Threads that scan; None for all cores.
         progress: Called with ("bytes of training text", bytes scanned, None).
     """
-    n_threads, tick, done = thread_count(threads), Throttle(progress, "bytes of training text"), 0
+    n_threads = thread_count(threads)
+    tick = Throttle(progress, "bytes of training text")
+    done = 0
     for batch in training:
         measured.scan(batch, n_threads)
         done += batch.n_bytes

@@ -36,7 +36,8 @@ def read_files(
     """Documents of files (None: of the dataset) before the filter; unless `aligned`, without too long ones."""
     for native, group in groupby(files, key=lambda file: file is not None and file[1] in ("txt", "jsonl")):
         if not native:
-            yield from _ahead(_rows(list(group), config, lacking := Skipped()), lacking, skipped)
+            lacking = Skipped()
+            yield from _ahead(_rows(list(group), config, lacking), lacking, skipped)
             continue
         named = [file for file in group if file]
         with feeding([path for path, _ in named], readers) as feeds:
@@ -94,7 +95,8 @@ def _ahead(batches: Iterator[_native.Batch], lacking: Skipped, skipped: Skipped)
 
 def _text_blocks(file: RemoteFile) -> Iterator[bytes]:
     """Blocks of a file of text. Zeros at the end of one are not damage of the file, to be skipped."""
-    at, text = 0, not file.url.lower().endswith(COMPRESSIONS)
+    at = 0
+    text = not file.url.lower().endswith(COMPRESSIONS)
     for block in file.blocks():
         at += len(block)
         if text and block.endswith(ZEROS):

@@ -45,7 +45,7 @@ def opened(path: File, feed: _native.Feed | None = None) -> io.BufferedReader:
 
 
 def ending(path: File | PurePath) -> str:
-    """The ending of a file's name, without the dot and those of compression."""
+    """The ending of a file's name, without the dot and without endings of compression."""
     suffixes = [suffix for suffix in map(str.lower, PurePath(str(path)).suffixes) if suffix not in COMPRESSIONS]
     return suffixes[-1][1:] if suffixes else ""
 
@@ -104,7 +104,7 @@ def _parquet_rows(content: bytes) -> Iterator[dict[str, Any]]:
 
 
 class _Lines:
-    """Lines of a file. Those of a damaged row can be read again."""
+    """Lines of a file. The lines of a damaged row can be read again."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines, self._again = lines, list[str]()

@@ -197,7 +197,8 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     Raises:
         UserError: the place cannot be reached, or a package is missing.
     """
-    scheme, addresses = url.partition("://")[0].lower(), [url]
+    scheme = url.partition("://")[0].lower()
+    addresses = [url]
     if scheme not in _WEB:
         system, path = _system(url)  # this thread's, while Ctrl-C need not wait for another
         (entries,) = concurrently(lambda path: attempted(shown(url), lambda: _entries(url, system, path)), [path], 1)
@@ -300,7 +301,8 @@ def attempted(url: str, call: Callable[[], _T], attempts: int | None = None, wha
             raise
         except Exception as error:
             failure = error.__cause__ or error if isinstance(error, FileNotFoundError) else error  # of fsspec's client
-            status, package = getattr(failure, "status", None), type(failure).__module__.partition(".")[0]
+            status = getattr(failure, "status", None)
+            package = type(failure).__module__.partition(".")[0]
             if isinstance(failure, FileNotFoundError) or status == 404:
                 raise UserError(f"{url}: no such file") from None
             # All threads share the client of hf://, which closes when one of them cannot connect.
@@ -366,7 +368,8 @@ def _connected(scheme: str, bucket: str, _process: int) -> Any:
 
     if scheme == "gs":
         return Bucket(fs.GcsFileSystem(retry_time_limit=timedelta(seconds=60)))
-    endpoint, region = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None, None
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    region = None
     if not (endpoint or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
         with suppress(OSError):  # reading the bucket reports the reason
             region = fs.resolve_s3_region(bucket)

@@ -57,7 +57,8 @@ def read_parquet(path: File, config: CorpusConfig, skipped: Skipped) -> Iterator
     """
     import pyarrow.parquet as pq
 
-    where, places = f"{path}: ", list[str]()
+    where = f"{path}: "
+    places = list[str]()
     count = done = end = 0
 
     @cache
@@ -113,7 +114,8 @@ def _explained(what: str, remedy: str = "") -> Iterator[None]:
     except UserError:  # of a remote file
         raise
     except errors as error:
-        reason, place = shortened(error), what.rpartition(": ")[0]
+        reason = shortened(error)
+        place = what.rpartition(": ")[0]
         if isinstance(error, MemoryError):
             raise UserError(f"{place}: {reason}; free memory, or write the file with smaller row groups") from None
         if isinstance(error, NotImplementedError) or re.search("(?i)not (yet )?implemented|codec|decrypt", reason):
@@ -121,7 +123,8 @@ def _explained(what: str, remedy: str = "") -> Iterator[None]:
                 f"{place}: pyarrow {pa.__version__} cannot read this file: {reason}; write it with another encoding or "
                 "compression"
             ) from None
-        raise (_DamageError if is_damage(error) else UserError)(f"{what}: {reason}{remedy}") from None
+        kind = _DamageError if is_damage(error) else UserError
+        raise kind(f"{what}: {reason}{remedy}") from None
 
 
 def _footer(file: File) -> Any:
@@ -247,7 +250,8 @@ def _column(schema: Any, dotted: str, what: str, remedy: str) -> tuple[list[str]
     """Path and type of a column; `dotted` is its name, or a dotted path if no column has this name."""
     import pyarrow as pa
 
-    path, kind = [dotted] if dotted in schema.names else dotted.split("."), pa.struct(list(schema))
+    path = [dotted] if dotted in schema.names else dotted.split(".")
+    kind = pa.struct(list(schema))
     for i, name in enumerate(path):
         names = [kind.field(j).name for j in range(kind.num_fields)] if pa.types.is_struct(kind) else []
         if name not in names:
@@ -295,7 +299,8 @@ def batch_column(column: Any, config: CorpusConfig, skipped: Skipped, part: str 
         chunked = pa.chunked_array(column if hasattr(column, "__arrow_c_stream__") else [column])
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UserError(f"{what} does not hold text: {shortened(error)}") from None
-    table, first = pa.table([chunked], names=[root]), 0
+    table = pa.table([chunked], names=[root])
+    first = 0
     path, _ = _column(table.schema, field, "no field", _SET_FIELD)
     count, places = 0, list[str]()
     for chunk in table.to_batches():

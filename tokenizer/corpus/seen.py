@@ -49,7 +49,7 @@ class Read(dict[str, Any]):
     def load(cls, record: Mapping[str, Any], path: Path | None) -> Read:
         """The record that a file has, with the hashes of another file; None or a missing file for none.
 
-        Hashes that are not those of the record are left out, with a warning.
+        Hashes that do not match the record are left out, with a warning.
 
         Raises:
             KeyError, TypeError, ValueError: the record is damaged.
@@ -146,7 +146,8 @@ def _names(places: Sequence[str]) -> list[str]:
 
 def about(corpus: Corpus) -> dict[str, Any]:
     """Absolute places of a corpus, its settings that differ from the defaults, and what its documents are."""
-    config, usual = corpus.config, vars(CorpusConfig())
+    config = corpus.config
+    usual = vars(CorpusConfig())
     places = [shown(path) if is_remote(path) else str(Path(path).resolve()) for path in map(str, config.all_paths)]
     left_out = ("paths", "sources", "heldout_paths", "batch_bytes", "source_field", "kind_field", "kinds", "cache")
     settings = {key: value for key, value in vars(config).items() if value != usual[key] and key not in left_out}
@@ -157,7 +158,7 @@ class Answer(NamedTuple):
     """Whether training saw documents.
 
     Attributes:
-        seen: bool[n_documents], whether a document was found among those of the training text.
+        seen: bool[n_documents], whether a document was found in the training text.
         looked_up: Number of documents that could be looked up.
         files: Files that training cut into other documents, which cannot be looked up.
         unknown: Why it cannot be told whether training saw more than that; empty if it did not.
@@ -203,9 +204,11 @@ def saw(tokenizer: Any, hashes: Hashes, corpus: Corpus | None, *, read: Read | N
         return Answer(np.zeros(len(hashes), np.bool_), 0, (), "it has no record of its training text")
     here = ["records"] if corpus is None else _documents(corpus)
     others = [text for text in read["texts"] if not {*text["documents"]} <= {*here}]
-    known, unknown = _begin(hashes, read["zero_bits"]), ""
+    known = _begin(hashes, read["zero_bits"])
+    unknown = ""
     if read.hashes is None:
-        known, unknown = np.zeros(len(hashes), np.bool_), "the hashes of its training documents were left out"
+        known = np.zeros(len(hashes), np.bool_)
+        unknown = "the hashes of its training documents were left out"
     elif not read["complete"]:
         unknown = "only a part of its training has a record"
     elif read["zero_bits"] and (n := len(np.unique(hashes[known]))) < LEAST:

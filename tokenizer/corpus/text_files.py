@@ -18,7 +18,7 @@ from tokenizer.corpus.config import FORMATS
 from tokenizer.corpus.records import COMPRESSIONS, ending, opened
 from tokenizer.corpus.remote import File, RemoteFile, Stat
 from tokenizer.errors import UserError, quoted
-from tokenizer.files import check_file, confined, is_remote, read_json, shown
+from tokenizer.files import TOKENIZER_FILES, check_file, confined, is_remote, read_json, shown
 
 _OTHER_ENDINGS = {"text": "txt", "ndjson": "jsonl", "json": "jsonl", "tsv": "csv"}
 _WRITTEN = re.compile(
@@ -72,7 +72,7 @@ def _made(cache: str) -> Path:
 def _matches(path: str) -> Sequence[File]:
     """The files that a path, a URL or a glob names; a UserError if there is none."""
     if is_remote(path):
-        if not (distant := remote.find(path, lambda file: format_of(file) is not None)):
+        if not (distant := remote.find(path, lambda file: format_of(file) is not None and not _of_tokenizer(file))):
             raise UserError(f"{shown(path)}: no such file, or a folder without {READABLE} files")
         return distant
     if glob.has_magic(path) and not Path(path).exists():
@@ -83,7 +83,7 @@ def _matches(path: str) -> Sequence[File]:
         saved = read_json(Path(path) / "state.json").get("_data_files")  # `Dataset.save_to_disk` wrote the folder
         matches = [confined(Path(path), file.get("filename")) for file in saved or []]
     elif Path(path).is_dir():
-        inside = sorted(Path(path).rglob("*"))
+        inside = sorted(file for file in Path(path).rglob("*") if not _of_tokenizer(file))
         matches = [file for file in inside if format_of(file) not in (None, "arrow")]
         matches = matches or [file for file in inside if named_format(file) == "txt"]
     else:
@@ -119,18 +119,23 @@ def is_array(path: File) -> bool:
 
 
 def format_of(path: File | PurePath) -> str | None:
-    """The format that a file's name says, one of `FORMATS`; None for a name that is not that of a text."""
+    """The format that a file's name says, one of `FORMATS`; None for a name that no text has."""
     form = _OTHER_ENDINGS.get(ending(path), ending(path))
     return form if form in FORMATS else None
 
 
 def named_format(path: File | PurePath) -> str | None:
-    """The format of a file that is named as a text: that of `format_of`, or txt for Markdown, source code and the like.
+    """The format of a file that is named as a text: as `format_of` says, or txt for Markdown, source code and the like.
 
     >>> named_format(PurePath("notes.md")), named_format(PurePath("model.bin"))
     ('txt', None)
     """
     return format_of(path) or ("txt" if _WRITTEN.fullmatch(ending(path)) else None)
+
+
+def _of_tokenizer(path: File | PurePath) -> bool:
+    """Whether a file in a folder belongs to a tokenizer, and is therefore not a text."""
+    return PurePath(str(path)).name in TOKENIZER_FILES
 
 
 def is_plain(path: File, form: str) -> bool:

@@ -77,7 +77,8 @@ def batches(text: Any, *, field: str = "text", read: _Read = Corpus.batches) -> 
             f"the text is {type(text).__name__}, not text: pass a list or an iterator of strings, a column "
             "(table['text'], df['text']), a datasets.Dataset, a Corpus, or pathlib.Path of a file"
         )
-    root, table = field.split(".")[0], cast(Any, text)
+    root = field.split(".")[0]
+    table = cast(Any, text)
     if root in (getattr(table, "column_names", None) or ()):
         table = table.select_columns([root])  # the other columns of a dataset are not decoded
     rows = not_files(table, "write [pathlib.Path(name) for name in names] to read the files")
@@ -94,7 +95,7 @@ def batches(text: Any, *, field: str = "text", read: _Read = Corpus.batches) -> 
 
 
 def _is_arrow(text: object) -> bool:
-    """Whether a column or a table can be exported to Arrow (its PyCapsule interface), as those of pandas and polars."""
+    """Whether a column or a table can be exported to Arrow (its PyCapsule interface), as in pandas and polars."""
     return hasattr(text, "__arrow_c_array__") or hasattr(text, "__arrow_c_stream__")
 
 

@@ -39,7 +39,7 @@ _CLASSES: dict[str, tuple[tuple[str, ...], str]] = {
     "GPTNeoX": (("NFC",), "gpt2"),
     "Qwen2": (("NFC",), "digits1"),
 }
-"""Normalization and pattern of byte-level classes of `transformers` 5, which replace those of tokenizer.json."""
+"""Normalization and pattern of byte-level classes of `transformers` 5, which ignore what tokenizer.json says."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -80,7 +80,9 @@ def open_pretrained(
     Raises:
         UserError: the tokenizer does not exist or is damaged, or a package is missing.
     """
-    name, path, commit = str(source), Path(source), None
+    name = str(source)
+    path = Path(source)
+    commit = None
     options = {"pattern": pattern, "special_tokens": special_tokens}
     given = {option: value for option, value in options.items() if value}
     is_name = name.startswith(PREFIX)
@@ -141,7 +143,7 @@ def snapshot(
         repository: Id of the repository.
         revision: Branch, tag or commit hash; None for the default branch.
         cache: Folder for downloads; None for that of `huggingface_hub`.
-        patterns: Files to download, by default those of tokenizers.
+        patterns: Files to download, by default all files of tokenizers.
 
     Raises:
         UserError: The repository cannot be downloaded and is not in the cache, or a package is missing.

@@ -33,8 +33,8 @@ def push(
 ) -> str:
     """Upload a tokenizer's files and its card to a repository, which is created if it is missing.
 
-    The files are those of `save`, and tiktoken's ranks where tiktoken gives the same ids. A card that is already in the
-    repository is kept. Files of the other formats from an earlier upload are deleted if this tokenizer has none.
+    The files are what `save` writes, and tiktoken's ranks where tiktoken gives the same ids. A card that the repository
+    has is kept. Files of the other formats from an earlier upload are deleted if this tokenizer has none.
 
     Args:
         tokenizer: the tokenizer.

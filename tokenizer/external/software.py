@@ -315,5 +315,7 @@ def _parts(value: Any) -> Iterator[dict[str, Any]]:
     """All objects inside a JSON value."""
     if isinstance(value, dict):
         yield value
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _parts(part)
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from _parts(part)

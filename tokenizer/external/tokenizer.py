@@ -169,7 +169,7 @@ class ExternalTokenizer(TokenizerLike):
 
     @classmethod
     def _opened(cls, text: bytes, content: bytes | None, path: Path = Path(FILE)) -> ExternalTokenizer:
-        """The tokenizer that `_about` describes. `content` is that of the model file; None to read it beside `path`."""
+        """The tokenizer that `_about` describes. `content` is the model file's; None to read it beside `path`."""
         about = parse_json(text, path)
         if (about.get("format"), about.get("format_version")) != (FORMAT, FORMAT_VERSION):
             raise UserError(f"{path} is not an external tokenizer of format version {FORMAT_VERSION}; import it again")

@@ -20,7 +20,8 @@ _WORDS, _CHARACTERS, _TOKENS = 6, 5000, 5000
 def main(kind: str, seconds: int, n_bytes: int) -> None:
     """Open the model on standard input, of a `Software.kind`; encode the sample; decode its ids and single tokens."""
     limit_process(seconds, n_bytes)
-    content, parts = sys.stdin.buffer.read(), [b""]
+    content = sys.stdin.buffer.read()
+    parts = [b""]
     ids_of: Callable[[Any], Any]
     if kind == "sentencepiece":
         from sentencepiece import SentencePieceProcessor

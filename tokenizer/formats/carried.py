@@ -77,7 +77,7 @@ class Carried(NamedTuple):
 
 
 def with_carried(stored: Stored, folder: Path, **options: Any) -> Stored:
-    """Add what `collect` finds to the provenance; options are those of `collect`."""
+    """Add what `collect` finds to the provenance; options are as for `collect`."""
     provenance = {key: value for key, value in stored.provenance.items() if key != KEY}
     found = collect(folder, stored.definition, **options)
     return Stored(stored.definition, provenance | ({KEY: found} if any(found.values()) else {}))

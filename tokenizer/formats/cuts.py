@@ -39,7 +39,8 @@ def regex(pre_tokenizer: Any) -> str:
             if part.get("add_prefix_space", True):
                 raise Unsupported("cannot be followed: its ByteLevel adds a space in front (add_prefix_space)")
             byte_level = True
-            regexes += [_GPT2] * bool(part.get("use_regex", True))
+            if part.get("use_regex", True):
+                regexes.append(_GPT2)
         elif kind == "Split":
             regexes.append(_split(part))
         elif kind == "Digits":
@@ -74,5 +75,9 @@ def _split(part: dict[str, Any]) -> str:
         regex = re.sub(r"(\\[^\n])|\\?\n", lambda found: found[1] or r"\n", regex)
     if behavior == "Isolated" or (behavior == "Removed" and invert and regex in COVERING):
         return regex
-    what = f"{shortened(behavior)}{' inverted' if invert else ''}{'; it may drop text' * (behavior == 'Removed')}"
+    what = shortened(behavior)
+    if invert:
+        what += " inverted"
+    if behavior == "Removed":
+        what += "; it may drop text"
     raise Unsupported(f"cannot be followed: its Split has the behavior {what}; Isolated is supported")

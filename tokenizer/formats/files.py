@@ -63,15 +63,17 @@ def read(
         raise UserError(f"{missing[0]} is missing")
     if kind == "superbpe":
         return folder.load(files[0])
-    parent, fence = files[0].parent, f"{pattern}-fence"
+    parent = files[0].parent
+    fence = f"{pattern}-fence"
     if fence in patterns.NAMES and pattern not in patterns.NAMES:  # a preset, such as uw-2025
         pattern = fence
     named = named_tokens(parent)
     if kind == "hf":
         content = read_json(files[0])
-        is_tekken = "model" not in content and {"config", "vocab"} <= content.keys()
-        content = content if is_tekken else hf_import.with_named(content, named.values(), files[0])
-        found = (tiktoken.from_tekken if is_tekken else hf_import.parse)(content, files[0])
+        if "model" not in content and {"config", "vocab"} <= content.keys():
+            found = tiktoken.from_tekken(content, files[0])
+        else:
+            found = hf_import.parse(hf_import.with_named(content, named.values(), files[0]), files[0])
     elif kind == "gpt2":
         added = {i: {"content": string} for string, i in _optional(parent / carried.ADDED_FILE).items()}
         config = {"added_tokens_decoder": added} | _optional(parent / HF_CONFIG_FILE)
@@ -83,7 +85,8 @@ def read(
     end = named.pop("eos_token", None)
     if end is not None and (end in tokens or end.encode(errors="replace") in definition.unmerged):
         definition = replace(definition.with_special_tokens([end]), end_of_text=end)
-    whole, names = Path(path).is_dir(), [name for file in files for name in (file.name, file.name + _ABOUT)]
+    whole = Path(path).is_dir()
+    names = [name for file in files for name in (file.name, file.name + _ABOUT)]
     return carried.with_carried(Stored(definition, found.provenance), parent, whole=whole, read=names)
 
 
@@ -134,8 +137,8 @@ def detect(path: Path) -> tuple[str, list[Path]]:
     # Mistral names them tokenizer.model.v3. A protocol buffer begins with a line feed, tiktoken's base64 does not.
     if ".model" in path.suffixes and read_bytes(path)[:1] == b"\n":
         return "sentencepiece", [path]
-    if path.name == folder.FILE:
-        return "superbpe", [path.parent]
+    if path.name == folder.FILE or (path.name == HF_FILE and path.with_name(folder.FILE).exists()):
+        return "superbpe", [path.parent]  # which says more about the same tokenizer
     for pair in gpt2.PAIRS:
         if path.name in pair:
             return "gpt2", [path.with_name(name) for name in pair]
@@ -199,7 +202,9 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
             "pat_str": parts["pat_str"],
             "special_tokens": parts["special_tokens"],
             "pattern": cut.regex or "none",  # the original regex: pat_str also matches the gaps between its matches
-        } | ({} if end is None else {"end_of_text": end})
+        }
+        if end is not None:
+            about["end_of_text"] = end
         ranks = "".join(f"{b64encode(token).decode()} {rank}\n" for token, rank in parts["mergeable_ranks"].items())
         target, files = path.parent, {path.name: ranks, path.name + _ABOUT: json.dumps(about, indent=2)}
     if target.exists() and not target.is_dir():

@@ -65,9 +65,10 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
     Args:
         tokenizer: the tokenizer to write.
         folder: created if missing.
-        config: content of `tokenizer_config.json`; None for that of `carried`.
+        config: content of `tokenizer_config.json`; None for what `carried` returns.
     """
-    definition, beside = tokenizer.definition, carried.carried(tokenizer)
+    definition = tokenizer.definition
+    beside = carried.carried(tokenizer)
     texts = {HF_CONFIG_FILE: json.dumps(config or beside.config, indent=2) + "\n"}
     part = unportable_part(definition.fence or definition.pattern)
     if part is not None:
@@ -124,7 +125,8 @@ def load(folder: Path) -> Stored:
         raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}{other}") from None
     found, written = loads(text, path)
     _check_hf_file(folder / HF_FILE, written, found)
-    if isinstance(read := found.provenance.get(seen.KEY), seen.Read):
+    read = found.provenance.get(seen.KEY)
+    if isinstance(read, seen.Read):
         found.provenance[seen.KEY] = seen.Read.load(read, folder / seen.FILE)
     return carried.with_carried(found, folder, own=True)
 
@@ -160,7 +162,8 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
             end_of_text=stored.get("end_of_text"),
         )
         found = Stored(definition, dict(about.get("provenance") or {}))
-        if isinstance(read := found.provenance.get(seen.KEY), dict):
+        read = found.provenance.get(seen.KEY)
+        if isinstance(read, dict):
             found.provenance[seen.KEY] = seen.Read.load(read, None)
     if names := sorted(files.keys() - {HF_FILE, HF_CONFIG_FILE}):
         what = f"it names the file {quoted(names[0])}, which no tokenizer folder has"

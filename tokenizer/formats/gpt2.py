@@ -81,7 +81,7 @@ def _check_default(tokens: Sequence[bytes], path: Path) -> None:
         fitting = [name for name in patterns.NAMES if sum(_never_whole(token, name) for token in sample) <= most]
         fitting.sort(key=lambda name: -len(patterns.split(text, name)))  # those that cut most first
         raise UserError(
-            f"{path} names no pattern, and the default, gpt2, is not that of its merges: it cuts {len(never):,} of "
+            f"{path} names no pattern, and the default, gpt2, does not fit its merges: it cuts {len(never):,} of "
             f"their {len(tokens):,} tokens in any text, such as {quoted(never[0])}. Give the tokenizer's own "
             f"with pattern=NAME; named ones that fit, the strictest first: {', '.join(fitting) or 'none of them'}"
         )

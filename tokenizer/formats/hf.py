@@ -42,7 +42,7 @@ NEEDS_ENGINE = (
 )
 NEWER_TABLES = (
     "With `tokenizer.json`, `tokenizers` 1.0 gives other ids for about 4,700 characters that Unicode 17 added, because "
-    "its tables are newer than those of earlier versions."
+    "its tables are newer than in earlier versions."
 )
 
 
@@ -95,13 +95,15 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
     else:
         unknown = "no model can encode this; use SuperBPETokenizerFast"
         model = {"type": "WordLevel", "vocab": vocab | added, "unk_token": unknown}
-    forms = [{"type": form} for form in definition.preparation.forms]
+    forms: list[dict[str, Any]] = [{"type": form} for form in definition.preparation.forms]
+    if len(forms) > 1:
+        forms = [{"type": "Sequence", "normalizers": forms}]
     return {
         "version": "1.0",
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
         "added_tokens": added_tokens(definition, _parts(template, "added_tokens")),
-        "normalizer": forms[0] if len(forms) == 1 else {"type": "Sequence", "normalizers": forms} if forms else None,
+        "normalizer": forms[0] if forms else None,
         "pre_tokenizer": pre_tokenizer(cut, _parts(template, "pre_tokenizer")) if encodes else None,
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
@@ -114,7 +116,7 @@ def taken_as_text(inside: Collection[str], special: Iterable[str], cut: Pattern)
 
     Args:
         inside: added tokens that the model's vocabulary lists.
-        special: those of them that are special.
+        special: the special ones among them.
         cut: the pattern.
     """
     for name in inside:

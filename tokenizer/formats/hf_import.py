@@ -102,7 +102,8 @@ def with_named(found: dict[str, Any], named: Collection[str], path: Path) -> dic
     if not named or not isinstance(found.get("model"), dict):
         return found
     with reading(path):
-        model, listed = found["model"], found.get("added_tokens") or []
+        model = found["model"]
+        listed = found.get("added_tokens") or []
         vocab = model["vocab"]
         ids = vocab if isinstance(vocab, dict) else {entry[0]: i for i, entry in enumerate(vocab)}
         only = ids.keys() & {*named} - {token["content"] for token in listed} - {*BYTE_CHARACTERS.values()}

@@ -53,8 +53,9 @@ def pre_type(tokenizer: Tokenizer, *, mixed_digits: bool = False, texts: Iterabl
         raise UserError("llama.cpp does not normalize text and this tokenizer does, or has added tokens: not exported")
     cut = definition.fence or definition.pattern
     named = patterns.equivalent(cut.regex.replace(DIGITS, r"\p{N}"))  # equal in the Unicode of llama.cpp
-    # The patterns "llama3" and "spans" are the same.
-    name = "llama3" if named is not None and named.name == "spans" else named.name if named is not None else "custom"
+    name = "custom" if named is None else named.name
+    if name == "spans":
+        name = "llama3"  # the same pattern
     pre = TYPES.get((name, definition.ignore_merges))
     if pre is None:
         merges = " with ignore_merges" if definition.ignore_merges else ""

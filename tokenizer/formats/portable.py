@@ -50,7 +50,8 @@ def _unportable(regex: str) -> str | None:
     at = 0
     groups: list[int] = []  # starts of the open groups
     while at < len(regex):
-        start, token = at, _TOKEN.match(regex, at)
+        start = at
+        token = _TOKEN.match(regex, at)
         if token is None:
             return regex[at : at + (2 if regex[at] == "\\" else 1)]
         at = token.end()

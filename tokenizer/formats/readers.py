@@ -16,7 +16,7 @@ READERS = ("tokenizers 0.23", "tokenizers 1.0", "tiktoken", "llama.cpp", "nanoch
 """The software, in the order of the answers."""
 
 
-class Answer(NamedTuple):
+class Support(NamedTuple):
     """Whether a program gives a tokenizer's ids.
 
     Attributes:
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
         return f"yes, but {self.note}" if self.note else "yes"
 
 
-def opens_in(tokenizer: TokenizerLike) -> list[Answer]:
+def opens_in(tokenizer: TokenizerLike) -> list[Support]:
     """For each of `READERS`, whether it opens an export of the tokenizer; empty if other software runs the tokenizer.
 
     >>> from tokenizer import train_bpe
@@ -47,17 +47,17 @@ def opens_in(tokenizer: TokenizerLike) -> list[Answer]:
     if not isinstance(tokenizer, Tokenizer):
         return []
     if tokenizer.mode == "two-pass":
-        return [Answer(reader, opens=False, note="it cannot encode in two passes") for reader in READERS]
-    answers: list[Answer] = []
+        return [Support(reader, opens=False, note="it cannot encode in two passes") for reader in READERS]
+    answers: list[Support] = []
     for reader, ask in zip(READERS, (_hf, _newest_hf, _tiktoken, _llama_cpp, _nanochat), strict=True):
         try:
-            answers.append(Answer(reader, opens=True, note=ask(tokenizer)))
+            answers.append(Support(reader, opens=True, note=ask(tokenizer)))
         except UserError as error:
-            answers.append(Answer(reader, opens=False, note=str(error)))
+            answers.append(Support(reader, opens=False, note=str(error)))
     return answers
 
 
-def summary(answers: list[Answer]) -> str:
+def summary(answers: list[Support]) -> str:
     """The answers as one line, without their reasons; empty if there are none.
 
     >>> summary([Answer("tiktoken", opens=True), Answer("llama.cpp", opens=True, note="long text crashes it")])

@@ -52,7 +52,8 @@ def parse(path: Path) -> dict[bytes, int]:
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line or re.match(r"=\s", line):  # Whisper's file has an empty token, which no text contains
             continue
-        found, spelled = re.fullmatch(r"(\S+)\s+([0-9]+)\s*", line), None  # int() also takes signs and underscores
+        found = re.fullmatch(r"(\S+)\s+([0-9]+)\s*", line)  # int() also takes signs and underscores
+        spelled = None
         with suppress(ValueError):
             spelled = base64.b64decode(found[1], validate=True) if found else None
         if found is None or spelled is None:
@@ -123,7 +124,8 @@ def from_tekken(content: Mapping[str, Any], path: Path) -> Stored:
         UserError: the file is damaged; as for `from_ranks`.
     """
     with reading(path):
-        config, ranks = content["config"], dict[bytes, int]()
+        config = content["config"]
+        ranks = dict[bytes, int]()
         n_tokens, first = config["default_vocab_size"], config["default_num_special_tokens"]
         for entry in content["vocab"]:
             if entry["rank"] < n_tokens - first:
@@ -164,7 +166,8 @@ def export(tokenizer: Described) -> dict[str, Any]:
     """
     definition = tokenizer.definition
     if (why := next(_differences(definition), None)) is not None:
-        raise UserError(f"the tokenizer cannot be written for tiktoken: {why}. Write it as hf or superbpe")
+        known = "hf or superbpe" if definition.mode == "one-pass" else "superbpe"
+        raise UserError(f"the tokenizer cannot be written for tiktoken: {why}. Write it as {known}")
     ranks = {definition.vocab[i]: i for i in definition.ordinary_ids().tolist()}
     return {
         "pat_str": covering(definition.fence or definition.pattern),

@@ -1,9 +1,9 @@
 """`SuperBPETokenizerFast`, a `transformers` tokenizer that encodes with our core.
 
-Calls and results are those of `PreTrainedTokenizerFast`. A one-pass tokenizer gives the same ids as the stock class; a
+Calls and results are as with `PreTrainedTokenizerFast`. A one-pass tokenizer gives the same ids as the stock class; a
 two-pass tokenizer, which the stock class cannot express, gives the ids of `Tokenizer`. As everywhere in `transformers`,
 and unlike in `Tokenizer.encode`, strings of special tokens in a text become those tokens, unless
-`split_special_tokens=True`. Calls take as long as those of the stock class; `Tokenizer.encode_batch` is many times
+`split_special_tokens=True`. Calls take as long as with the stock class; `Tokenizer.encode_batch` is many times
 faster.
 
 Unsupported, with an error: the flags `lstrip`, `rstrip` and `single_word` of added tokens, `train_new_from_iterator`,
@@ -66,7 +66,7 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer, **kwargs: Any) -> Self:
-        """Wrap a tokenizer without saving it to a folder first. Keyword arguments are those of the class."""
+        """Wrap a tokenizer without saving it to a folder first. Keyword arguments are as for the class."""
         parts = carried(tokenizer)
         config = parts.config | chat_template(parts)
         del config["tokenizer_class"]

@@ -49,7 +49,10 @@ def train_balanced(
     merges: list[tuple[int, bytes, bytes, int]] = []
     while len(merges) < n_merges and left:
         tokens = [sum(len(word) * times for word, times in words.items()) for words in tested]
-        worst = min(left, key=lambda i: sizes[i] / tokens[i] / ratios[i] if parallel is None else -tokens[i])
+        if parallel is None:
+            worst = min(left, key=lambda i: sizes[i] / tokens[i] / ratios[i])
+        else:
+            worst = max(left, key=tokens.__getitem__)
         counts = count_pairs(counted[worst])
         allowed = {pair: n for pair, n in counts.items() if pair[0] + pair[1] not in {*order, *taken}}
         most = max(allowed.values(), default=0)

@@ -173,7 +173,8 @@ def train_naive(
     >>> train_naive({b"low": 5, b"lower": 2, b"newer": 6}, 2, tie_break="lexicographic-smallest")
     [(b'e', b'r', 8), (b'w', b'er', 8)]
     """
-    special, longest = {token.encode() for token in special_tokens}, longest_token(max_token_bytes)
+    special = {token.encode() for token in special_tokens}
+    longest = longest_token(max_token_bytes)
 
     def accept(left: bytes, right: bytes, _: int) -> bool:
         """Rules of phase 1: no token may be too long, spell a special token or match a regex."""

@@ -49,9 +49,10 @@ class Balanced:
         if len(given) != 1:
             raise UserError("sources are balanced either by parallel text or by ratios; give one of them")
         if given[0].keys() != self.sources.keys():
+            what = "ratios" if self.parallel is None else "parallel"
             raise UserError(
-                f"{'ratios' if self.parallel is None else 'parallel'} is for the sources {listed(given[0])}, but the "
-                f"sources are {listed(self.sources)}; give it for each"
+                f"{what} is for the sources {listed(given[0])}, but the sources are {listed(self.sources)}; give it "
+                "for each"
             )
         for name, counts in [*self.sources.items(), *(self.parallel or {}).items()]:
             if not counts.n_total:
@@ -120,7 +121,7 @@ class Balanced:
         n_merges: int,
         options: Mapping[str, Any],
     ) -> _native.BalancedResult:
-        """Merges of the balanced sources. `tokens` are those of all segments; `options` as for `_native.train_bpe`."""
+        """Merges of the balanced sources. `tokens` belong to all segments; `options` as for `_native.train_bpe`."""
 
         def with_counts(of: Mapping[str, PretokenCounts], segments: Sequence[Any]) -> list[Any]:
             return [(*cut[1:], counts.counts) for counts, cut in zip(of.values(), segments, strict=True)]

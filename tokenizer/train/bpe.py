@@ -27,6 +27,8 @@ MOST_TOKENS = 2**32
 """Upper limit of a vocabulary's size: ids are 32-bit numbers."""
 MOST_CELLS = 2**31
 """Places of the merge loop, whose positions are 31-bit numbers."""
+_LOOP_MEMORY = 14
+"""Bytes of memory that the merge loop takes per byte of distinct pretokens; 13 to 15 were measured."""
 
 
 def train_bpe(
@@ -79,7 +81,7 @@ def train_bpe(
         forced_tokens: strings that become tokens by the first merges, whatever their counts
             (`tokenizer.train.forced.forced_merges`). Each must lie within one pretoken. Not with `start`.
         parallel: field whose values are equal in translations, by which the named sources of a corpus are balanced:
-            the next merge is that of the source with the most tokens of them (`tokenizer.train.balanced`).
+            the source with the most tokens of them chooses the next merge (`tokenizer.train.balanced`).
         ratios: instead, the bytes that each source needs for the same content.
         progress: called with the number of merges done.
         on_counts: called at the end with the count of each new merge, by rank; for the merges of forced tokens, the
@@ -99,7 +101,8 @@ def train_bpe(
     check_whole("vocab_size", vocab_size, 1, MOST_TOKENS)
     check_choice("tie_break", tie_break, TIE_BREAKS)
     if start is None:
-        n_merges, strings = merges_that_fit(vocab_size, special_tokens), tuple(special_tokens)
+        n_merges = merges_that_fit(vocab_size, special_tokens)
+        strings = tuple(special_tokens)
     else:
         n_merges = _merges_on_top(start, vocab_size)
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
@@ -109,7 +112,8 @@ def train_bpe(
         raise UserError(f"min_pretoken_count={min_pretoken_count} is not for balanced sources; leave it out")
     if parallel is not None or ratios:
         usual = _usual_counting(start, special_tokens)
-        counts, counting = _balanced(counts, usual | dict(counting), parallel, ratios), {}
+        counts = _balanced(counts, usual | dict(counting), parallel, ratios)
+        counting = {}
     balanced = counts if isinstance(counts, Balanced) else None
     if isinstance(counts, Balanced):
         counts = counts.total
@@ -129,7 +133,8 @@ def train_bpe(
             max_token_bytes=max_token_bytes,
         )
     counts = _counted(counts, start, special_tokens, progress, counting)
-    whole, counts = counts, counts.at_least(min_pretoken_count)
+    whole = counts
+    counts = counts.at_least(min_pretoken_count)
     if not counts.n_distinct and whole.n_distinct:
         raise UserError(
             f"min_pretoken_count={min_pretoken_count} leaves no pretoken: the most frequent one occurs "
@@ -141,7 +146,9 @@ def train_bpe(
     about_rare = {"min_pretoken_count": min_pretoken_count, "left_out": share_left_out(whole, counts)}
     if len(segments.words) + counts.n_distinct >= MOST_CELLS:
         raise UserError(_too_large(counts, min_pretoken_count))
-    trained = _merge(counts, segments, n_merges - len(forced), rules | vetoes, strings, progress, balanced, base)
+    trained = _merge(
+        counts, segments, n_merges - len(forced), rules | vetoes, strings, progress, balanced=balanced, base=base
+    )
     ranks = np.concatenate([forced, np.stack([trained["left"], trained["right"]], axis=1)])
     if on_counts is not None:
         on_counts(np.concatenate([_times_applied(forced, counts, segments), trained["count"]]))
@@ -191,9 +198,18 @@ def train_bpe(
     )
 
 
-def phase1_memory(counts: PretokenCounts) -> int:
-    """About how many bytes of memory the merge loop takes, besides the counts: 13 to 15 per byte were measured."""
-    return 14 * len(counts.data)
+def warn_of_memory(counts: PretokenCounts, limit: int | None, min_pretoken_count: int = 1) -> None:
+    """Warn if the merge loop takes more than the memory limit of counting, in bytes, which does not include it."""
+    needed = _LOOP_MEMORY * len(counts.at_least(min_pretoken_count).data)
+    if limit is not None and needed > limit:
+        enough = 2 * min_pretoken_count
+        fewer = counts.at_least(enough)
+        warnings.warn(
+            f"phase 1 takes about {needed / 1e6:.0f} MB, which the memory limit of {limit / 1e6:.0f} MB does not "
+            f"include; min_pretoken_count={enough} would take {_LOOP_MEMORY * len(fewer.data) / 1e6:.0f} MB and leave "
+            f"out {100 * share_left_out(counts, fewer):.2f} % of the text's pretokens",
+            stacklevel=2,
+        )
 
 
 def _too_large(counts: PretokenCounts, least: int) -> str:
@@ -273,7 +289,7 @@ def _counted(
     progress: Progress | None,
     options: Counting,
 ) -> PretokenCounts:
-    """The counts, or those of a text; rejects counts that do not fit `start` and options without effect."""
+    """The counts, of a text if it is one; rejects counts that do not fit `start` and options without effect."""
     if not isinstance(counts, PretokenCounts):
         usual = _usual_counting(start, special_tokens)
         counts = count_pretokens(counts, **usual | dict(options), progress=progress)
@@ -288,12 +304,23 @@ def _counted(
     return counts
 
 
+def keeps_words_together(start: Tokenizer) -> bool:
+    """Whether an imported tokenizer is a copy of one with superwords, in a format that has only the fence."""
+    copied = start.fence is None and "imported" in start.provenance and start.pattern.regex != ""
+    return copied and len(patterns.split("of the", start.pattern)) == 1 and len(start.superword_ids()) > 0
+
+
 def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
     """Number of merges to reach a larger vocabulary; rejects a tokenizer that phase 1 cannot continue from."""
     if not isinstance(start, Tokenizer):
         raise UserError(f"start is not a Tokenizer but {quoted(start)}; load it with Tokenizer.from_pretrained")
     if start.fence is not None:
         raise UserError("start has superwords, after which phase 1 cannot continue; cut it at its transition first")
+    if keeps_words_together(start):
+        raise UserError(
+            f"start is a copy of a tokenizer with superwords: its pattern {start.pattern} does not cut between words; "
+            "continue the original, or train more superwords (train_superbpe)"
+        )
     if vocab_size < start.vocab_size:
         raise UserError(f"vocab_size={vocab_size} is below the {start.vocab_size} tokens of start; use cut instead")
     return vocab_size - start.vocab_size
@@ -301,11 +328,12 @@ def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
 
 def _merge(
     counts: PretokenCounts,
-    segments: Segments,
+    segments: Segmentation,
     n_merges: int,
     rules: dict[str, Any],
     special_tokens: Sequence[str],
     progress: Progress | None,
+    *,
     balanced: Balanced | None,
     base: Tokenizer | None,
 ) -> _native.MergeResult:
@@ -329,7 +357,7 @@ def _merge(
     return trained
 
 
-class Segments(NamedTuple):
+class Segmentation(NamedTuple):
     """Tokens by rank, and all pretokens as ranks of tokens, concatenated with offsets."""
 
     tokens: list[bytes]
@@ -337,14 +365,14 @@ class Segments(NamedTuple):
     offsets: npt.NDArray[np.int64]
 
 
-def segment(counts: PretokenCounts, start: Tokenizer | None) -> Segments:
+def segment(counts: PretokenCounts, start: Tokenizer | None) -> Segmentation:
     """Segment pretokens into the tokens of `start`, or into bytes.
 
     Encoding a pretoken gives the state that training leaves it in, so the merge loop can continue from there.
     """
     if start is None:
         rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint8)
-        return Segments([bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets)
+        return Segmentation([bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets)
     uncut = Tokenizer(
         Definition(
             byte_ids=start.byte_ids,
@@ -359,7 +387,7 @@ def segment(counts: PretokenCounts, start: Tokenizer | None) -> Segments:
     rank_of_id = np.zeros(start.vocab_size, dtype=np.uint32)
     rank_of_id[by_rank] = np.arange(len(by_rank))
     ids, offsets = uncut.encode_batch(_native.Batch.from_buffers(counts.data, counts.offsets))
-    return Segments([start.vocab[i] for i in by_rank], rank_of_id[ids], offsets)
+    return Segmentation([start.vocab[i] for i in by_rank], rank_of_id[ids], offsets)
 
 
 def _forced_ranks(forced_tokens: Sequence[str]) -> npt.NDArray[np.uint32]:
@@ -373,7 +401,7 @@ def _forced_ranks(forced_tokens: Sequence[str]) -> npt.NDArray[np.uint32]:
 
 
 def _times_applied(
-    forced: npt.NDArray[np.uint32], counts: PretokenCounts, segments: Segments
+    forced: npt.NDArray[np.uint32], counts: PretokenCounts, segments: Segmentation
 ) -> npt.NDArray[np.uint64]:
     """Number of times each forced merge applies to the text: for its token, and for each token that contains it."""
     times = np.zeros(256 + len(forced), np.uint64)

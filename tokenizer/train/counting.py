@@ -220,8 +220,12 @@ class Counters:
     """
 
     def __init__(self, counters: Sequence[tuple[Cut, _native.PretokenCounter]]) -> None:
-        self.cuts, self.recorder, self.n_bytes = [cut for cut, _ in counters], Recorder(), 0
-        self._counters, self._n_documents, self._lock = counters, 0, Lock()
+        self.cuts = [cut for cut, _ in counters]
+        self.recorder = Recorder()
+        self.n_bytes = 0
+        self._counters = counters
+        self._n_documents = 0
+        self._lock = Lock()
         self._failure: BaseException | None = None
 
     def add(self, batch: _native.Batch, *, record: bool = False) -> None:
@@ -381,7 +385,7 @@ def read_counts(
             (`corpus.config.field`) and its `count`, a whole number from 0 to 2^63 - 1. Counts of the same text add up.
         pattern: cuts the texts of other files; None for the pattern of saved counts, or else
             `tokenizer.patterns.FULL_STRENGTH`.
-        unit: as for `count_pretokens`; None for that of saved counts, or else "document".
+        unit: as for `count_pretokens`; None for the unit of saved counts, or else "document".
         special_tokens: as for `count_pretokens`.
         counting: further arguments of `count_pretokens`.
 

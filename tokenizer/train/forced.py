@@ -77,7 +77,8 @@ def check_forced(
             f"the forced tokens take {len(merges)} merges, but phase 1 has {n_merges}; use a larger vocabulary, a "
             "later transition or fewer forced tokens"
         )
-    tokens, longest = [left + right for left, right in merges], longest_token(max_token_bytes)
+    tokens = [left + right for left, right in merges]
+    longest = longest_token(max_token_bytes)
     for token, is_forbidden in zip(tokens, _native.are_forbidden(tokens, list(forbid)), strict=True):
         if is_forbidden or len(token) > longest:
             string = next(string for string in strings if token in string.encode())

@@ -1,5 +1,6 @@
 //! Sorted counts on disk, and the k-way merge of sorted counts.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -14,13 +15,13 @@ const BUFFER: usize = 1 << 16;
 const WINDOW_LOG: u32 = 17;
 
 /// A source of byte strings in sorted order, each with a count.
-pub enum Source {
+pub enum Source<'a> {
     Table(Sorted),
     Run(Run),
-    Arrays(Arrays),
+    Arrays(Arrays<'a>),
 }
 
-impl Source {
+impl Source<'_> {
     /// Total number of strings.
     pub fn len(&self) -> usize {
         match self {
@@ -44,15 +45,15 @@ impl Source {
 }
 
 /// Concatenated strings and their counts, which are multiplied by a weight.
-pub struct Arrays {
-    pub data: Vec<u8>,
-    pub offsets: Vec<i64>,
-    pub counts: Vec<u64>,
+pub struct Arrays<'a> {
+    pub data: Cow<'a, [u8]>,
+    pub offsets: Cow<'a, [i64]>,
+    pub counts: Cow<'a, [u64]>,
     pub weight: u64,
     pub next: usize,
 }
 
-impl Arrays {
+impl Arrays<'_> {
     fn next_into(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, String> {
         let i = self.next;
         if i == self.counts.len() {
@@ -133,8 +134,8 @@ impl Drop for Run {
 }
 
 /// K-way merge of sorted sources: every string once, in order, with the sum of its counts.
-pub struct Sum {
-    sources: Vec<Source>,
+pub struct Sum<'a> {
+    sources: Vec<Source<'a>>,
     /// The next string of each source that has one, the first on top.
     heap: BinaryHeap<Reverse<Head>>,
 }
@@ -148,8 +149,8 @@ struct Head {
     count: u64,
 }
 
-impl Sum {
-    pub fn new(sources: Vec<Source>) -> Result<Self, String> {
+impl<'a> Sum<'a> {
+    pub fn new(sources: Vec<Source<'a>>) -> Result<Self, String> {
         let mut sum = Self { heap: BinaryHeap::with_capacity(sources.len()), sources };
         (0..sum.sources.len()).try_for_each(|source| sum.advance(source, Vec::new()))?;
         Ok(sum)

@@ -125,6 +125,11 @@ impl Encoder {
         Ok(result)
     }
 
+    /// Drops the states that calls have left, which hold 12 MB or more each.
+    pub fn drop_states(&mut self) {
+        self.states = Pool::default();
+    }
+
     fn state(&self) -> Box<State> {
         self.states.take().unwrap_or_else(|| self.new_state())
     }

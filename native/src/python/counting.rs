@@ -71,7 +71,7 @@ pub fn sum_counts<'py>(py: Python<'py>, parts: Vec<WeightedCounts<'py>>) -> PyRe
     let sources = parts
         .iter()
         .map(|(data, offsets, counts, weight)| {
-            let (data, offsets, counts) = (arrays::to_vec(data)?, arrays::to_vec(offsets)?, arrays::to_vec(counts)?);
+            let (data, offsets, counts) = (arrays::slice(data)?, arrays::slice(offsets)?, arrays::slice(counts)?);
             check_counts(&data, &offsets, &counts)?;
             Ok(Source::Arrays(Arrays { data, offsets, counts, weight: *weight, next: 0 }))
         })

@@ -126,6 +126,11 @@ fn words_of<T: Copy + Into<u32>>(ranks: &[T], offsets: &[i64], counts: &[u64], n
     if ranks.iter().any(|&rank| rank.into() as usize >= n_tokens) {
         return Err(user_error(format!("a pretoken has a rank that is not below the {n_tokens} tokens")));
     }
-    let word = |i: usize| ranks[offsets[i] as usize..offsets[i + 1] as usize].iter().map(|&rank| rank.into());
-    Words::new(counts, word).map_err(user_error)
+    Words::new(|take| {
+        for (bounds, &count) in offsets.windows(2).zip(counts) {
+            let word = &ranks[bounds[0] as usize..bounds[1] as usize];
+            take(count, word.len(), &|ids| ids.iter_mut().zip(word).for_each(|(id, &rank)| *id = rank.into()));
+        }
+    })
+    .map_err(user_error)
 }

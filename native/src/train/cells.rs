@@ -1,10 +1,9 @@
 //! Weighted words as one flat array of cells.
 
-use crate::runtime::interrupt::poll;
+use std::cmp::Reverse;
 
-/// Words between two calls of `poll`, and the work of each.
-const BLOCK: usize = 1 << 10;
-const WORK: usize = 8;
+use super::occurrences::Map;
+use crate::runtime::{interrupt::poll, memory::huge_filled};
 
 pub(super) const DEAD: u32 = 1 << 31;
 
@@ -18,36 +17,47 @@ pub struct Words {
     pub(super) weighted: u64,
 }
 
+/// Takes a word: its weight, its number of ids, and a function that copies the ids.
+pub type TakeWord<'a> = dyn FnMut(u64, usize, &dyn Fn(&mut [u32])) + 'a;
+
 impl Words {
-    /// `word(i)` returns the ids of word i. Words of fewer than two ids have no pairs and are left out.
-    pub fn new<I: ExactSizeIterator<Item = u32>>(weights: &[u64], word: impl Fn(usize) -> I) -> Result<Self, String> {
-        let mut order: Vec<u32> = Vec::with_capacity(weights.len());
-        order.extend((0..weights.len() as u32).filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1));
-        // Most frequent first, so that equal weights form few runs; ties in a fixed order.
-        order.sort_unstable_by_key(|&i| (std::cmp::Reverse(weights[i as usize]), i));
-        let total = order.iter().map(|&i| word(i as usize).len() + 1).sum::<usize>() + 1;
-        let weighted = order
-            .iter()
-            .try_fold(0u64, |sum, &i| sum.checked_add(weights[i as usize].checked_mul(word(i as usize).len() as u64)?))
-            .ok_or("the sum of the counts does not fit 64 bits; use smaller counts or weights")?;
+    /// `each` passes every word to its argument; it is called twice. Words of fewer than two ids have no pairs and are
+    /// left out.
+    pub fn new(each: impl Fn(&mut TakeWord)) -> Result<Self, String> {
+        let each_word = |take: &mut TakeWord| {
+            each(&mut |weight, n, copy| {
+                poll(n);
+                if weight > 0 && n > 1 {
+                    take(weight, n, copy);
+                }
+            });
+        };
+        // By weight: first the number of cells, then the first cell that is free.
+        let mut places: Map<u64, usize> = Map::default();
+        let (mut total, mut weighted) = (1, Some(0u64));
+        each_word(&mut |weight, n, _| {
+            *places.entry(weight).or_default() += n + 1;
+            total += n + 1;
+            weighted = weighted.and_then(|sum| sum.checked_add(weight.checked_mul(n as u64)?));
+        });
+        let weighted = weighted.ok_or("the sum of the counts does not fit 64 bits; use smaller counts or weights")?;
         if total >= DEAD as usize {
             return Err(format!("{total} cells are too many for one merge loop (at most 2^31)"));
         }
-        let mut cells = Vec::with_capacity(total);
-        let mut runs: Vec<(u32, u64)> = Vec::new();
-        cells.push(SENTINEL);
-        for (n, i) in order.into_iter().enumerate() {
-            if n % BLOCK == 0 {
-                poll(WORK * BLOCK);
-            }
-            cells.extend(word(i as usize));
-            cells.push(SENTINEL);
-            let weight = weights[i as usize];
-            match runs.last_mut() {
-                Some((end, last)) if *last == weight => *end = cells.len() as u32,
-                _ => runs.push((cells.len() as u32, weight)),
-            }
+        let mut runs: Vec<(u32, u64)> = places.iter().map(|(&weight, &n)| (n as u32, weight)).collect();
+        runs.sort_unstable_by_key(|&(_, weight)| Reverse(weight));
+        let mut end = 1;
+        for (cells, weight) in &mut runs {
+            places.insert(*weight, end as usize);
+            end += *cells;
+            *cells = end;
         }
+        let mut cells = huge_filled(total, SENTINEL);
+        each_word(&mut |weight, n, copy| {
+            let place = places.get_mut(&weight).expect("a known weight");
+            copy(&mut cells[*place..*place + n]);
+            *place += n + 1;
+        });
         Ok(Self { cells, runs, weighted })
     }
 }

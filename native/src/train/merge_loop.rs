@@ -19,6 +19,11 @@ use crate::vocabulary::Tokens;
 /// Time between two reports of progress.
 pub(super) const PROGRESS: Duration = Duration::from_millis(100);
 
+/// By Zipf's law, count times rank is nearly constant: 1/60 to 1/150 of English text, at 10,000 to 128,000 merges.
+const ZIPF: u64 = 128;
+/// For phase 2, whose ranks start at the transition: mostly 1/9 to 1/54 of the text.
+const ZIPF_PHASE2: u64 = 32;
+
 /// The pair to merge next.
 struct Selected {
     pair: u64,
@@ -34,6 +39,7 @@ pub struct MergeLoop<'a> {
     veto: &'a Veto,
     phase2: Phase2Options<'a>,
     min_count: u64,
+    zipf: u64,
     pub(super) threshold: u64,
     pub(super) pairs: Map<u64, Pair>,
     pub(super) postings: Vec<u32>,
@@ -52,7 +58,8 @@ impl<'a> MergeLoop<'a> {
     /// Ids in `words` are those of `tokens`; new tokens get the following ids. No pair with a count below `min_count`
     /// (at least 1) is merged. If phase 2 left out seams, `min_count` is its threshold.
     pub fn new(words: Words, tokens: Tokens, tie: Tie, veto: &'a Veto, min_count: u64) -> Self {
-        Self::with_phase2(words, tokens, tie, veto, min_count, Phase2Options::default())
+        let this = Self::with_phase2(words, tokens, tie, veto, min_count, Phase2Options::default());
+        Self { zipf: ZIPF, ..this }
     }
 
     /// `new` with the options of phase 2.
@@ -82,6 +89,7 @@ impl<'a> MergeLoop<'a> {
             veto,
             phase2,
             min_count: min_count.max(1),
+            zipf: ZIPF_PHASE2,
             threshold: u64::MAX,
             pairs: Map::default(),
             postings: Vec::new(),
@@ -94,9 +102,7 @@ impl<'a> MergeLoop<'a> {
     /// A count that the last of `total` merges will probably reach. If it does not, lowering the threshold costs one
     /// pass over the cells. A threshold that is far too low costs memory for pairs that are never merged.
     fn guess_threshold(&self, total: usize) -> u64 {
-        // By Zipf's law, count times rank is nearly constant: 1/60 to 1/150 of English text, at 10,000 to 128,000
-        // merges.
-        (self.weighted / (128 * total.max(1) as u64)).max(self.min_count)
+        (self.weighted / (self.zipf * total.max(1) as u64)).max(self.min_count)
     }
 
     /// Merges until there are `total` merges. `progress(number of merges so far)` stops the loop by returning false.

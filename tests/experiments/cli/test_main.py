@@ -16,8 +16,8 @@ import pytest
 from experiments.cli import arguments as arguments_of
 from experiments.cli import main
 from experiments.cli.arguments import size, tokenizers_of, whole
-from experiments.cli.compose import load
 from experiments.commands import train
+from experiments.compose import load
 from experiments.store import artifacts, records
 from lm.data.shard_writer import HashedFile
 from lm.data.shards import Shards
@@ -249,6 +249,8 @@ def test_a_tilde_is_the_home_in_every_spelling(tmp_path, monkeypatch, mistake):
     assert {path.name for path in tmp_path.iterdir()} >= {"to", "out"}
     assert not (tmp_path / "~").exists()
     assert "(name the text without an option)" in mistake("train", "--text", "a.txt")
+    assert "(name the model without an option)" in mistake("generate", "--models", "a")
+    assert "--format hf: did you mean --to hf?" in mistake("export", "a", "b", "--format", "hf")
     assert "a=a.txt:2: these texts have no names and no weights; write a.txt" in mistake(
         "encode", "to", "a=a.txt:2", "--to", "shards"
     )

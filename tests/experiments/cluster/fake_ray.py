@@ -40,6 +40,8 @@ class FakeRay:
         self.cancelled = []
         self.names = {}
         self.stop = threading.Event()
+        affinity = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, soft: node)
+        self.util = SimpleNamespace(scheduling_strategies=affinity)
         self.exceptions = SimpleNamespace(RayError=WorkerCrashedError, RayTaskError=ZeroDivisionError)
 
     def cluster_resources(self):

@@ -120,5 +120,5 @@ def test_results_of_an_interrupted_run_are_used_again(text, tmp_path):
 def test_a_source_without_text_is_named(text, tmp_path):
     parts = [[Source(text[0]), Source([], name="code")], [Source([""], name="code")]]
     sources = ClusterSources(cluster_of(FakeRay()), parts, "text", tmp_path)
-    with pytest.raises(UserError, match="code is empty, and superwords cannot be trained without text"):
+    with pytest.raises(UserError, match="code is empty"):
         train(text, sources, Rules())

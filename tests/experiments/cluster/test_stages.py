@@ -41,11 +41,25 @@ def test_artifacts_are_equal(tiny, corpus, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 15_000))
     run_stages("shard", [*tiny, *more], tmp_path / "local")
     expected = files_by_artifact(tmp_path / "artifacts")
-    run_stages("shard", [*tiny, *more, f"artifacts={tmp_path}/ray", "runner=ray"], tmp_path / "remote")
+    elsewhere, join, joined = [*tiny, *more, f"artifacts={tmp_path}/ray", "runner=ray"], shards.join_parts, []
+
+    def killed_at_the_last(target, *arguments):
+        joined.append(target)
+        if len(joined) == 4:  # two arms, held-out and training text
+            raise KeyboardInterrupt
+        return join(target, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "join_parts", killed_at_the_last)
+        with pytest.raises(KeyboardInterrupt):
+            run_stages("shard", elsewhere, tmp_path / "killed")
+    n_submitted = len(ray.submitted)
+    run_stages("shard", elsewhere, tmp_path / "remote")
+    assert ray.submitted[n_submitted:] == ["look"], "all parts were encoded"
     assert files_by_artifact(tmp_path / "ray") == expected
     unfinished = [path for name in ("parts", "tasks") for path in (tmp_path / "ray").rglob(name)]
     assert not unfinished, "results of tasks are deleted"
-    kinds = {"count", "seams", "fragments", "encode", *(["survey"] if kind == "named-sources" else [])}
+    kinds = {"look", "count", "seams", "fragments", "encode", *(["survey"] if kind == "named-sources" else [])}
     assert {name.partition("-")[0] for name in ray.submitted} == kinds
     assert len(ray.submitted) > 30
     assert any(name.startswith("count-sum-1-") for name in ray.submitted), "a tree of sums"
@@ -53,5 +67,5 @@ def test_artifacts_are_equal(tiny, corpus, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(shards, "PART_BYTES", 1)
     (overlap,) = (tmp_path / "ray").glob("contamination-*")
     shutil.rmtree(overlap)
-    run_stages("shard", [*tiny, *more, f"artifacts={tmp_path}/ray", "runner=ray"], tmp_path / "again")
+    run_stages("shard", elsewhere, tmp_path / "again")
     assert files_by_artifact(tmp_path / "ray") == expected

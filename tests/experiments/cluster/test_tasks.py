@@ -110,12 +110,32 @@ def test_closing_the_results_cancels_what_runs_and_keeps_what_is_finished(tmp_pa
 
 
 def test_a_folder_that_is_not_shared_is_an_error(tmp_path, monkeypatch):
-    with pytest.raises(UserError, match=r"does not see .*gone; set artifacts to a folder that all machines"):
+    with pytest.raises(UserError, match=r"does not see .*gone; set artifacts .* to a folder that all machines"):
         tasks.execute(Writing(), numbered(1)[0], tmp_path / "gone")
     missing = Result({"number": 0}, tmp_path / "part.data", {"part.data": {"bytes": 3}}, [["number"]], 8)
     monkeypatch.setattr(tasks, "execute", lambda *_: missing)
     with pytest.raises(UserError, match=r"this machine does not see .*part\.data, which .*; set artifacts"):
         run(FakeRay(), Writing(), 1, tmp_path)
+
+
+def test_all_machines_are_asked_whether_they_see_a_folder(tmp_path):
+    class Ray(FakeRay):
+        unseen = ()
+
+        def nodes(self):
+            return [{"NodeID": str(i), "Alive": i < 3, "Resources": {"CPU": 2}} for i in range(4)]
+
+        def sent(self, arguments):
+            work, task, folder = arguments
+            return work, task, folder / "elsewhere" if task.identity in self.unseen else folder
+
+    ray = Ray()
+    cluster_of(ray).check_folder(tmp_path)
+    assert ray.submitted == ["look"] * 3
+    ray.unseen = [2]
+    with pytest.raises(UserError, match=r"does not see .*elsewhere; set artifacts .* to a folder that all machines"):
+        cluster_of(ray).check_folder(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_bytes_of_finished_and_running_tasks_are_reported(tmp_path):
@@ -188,13 +208,13 @@ def test_an_only_task_that_does_not_start_hangs_if_there_is_room_and_otherwise_a
 
 
 def test_sums_ask_for_memory(tmp_path):
-    """Three times as much as the results take that they add up, and at most what a machine has that runs tasks."""
+    """A multiple of what the results take that they add up, and at most what a machine has that runs tasks."""
     for most in (1 << 40, 100):
         ray, folder = FakeRay(memory=most), tmp_path / str(most)
         cluster = cluster_of(ray)
         results = list(cluster.run(Writing(), numbered(9), folder))
-        add_up(cluster, "numbers", results, lambda group, beat: Writing()(len(group), beat), folder, None)
-        assert [ray.memory[name] for name in sorted(ray.memory)] == [min(most, 3 * 8 * n) for n in (8, 1, 2)]
+        add_up(cluster, "fragments", results, lambda group, beat: Writing()(len(group), beat), folder, None)
+        assert [ray.memory[name] for name in sorted(ray.memory)] == [min(most, 6 * 8 * n) for n in (8, 1, 2)]
 
 
 def test_that_no_machine_is_large_enough_is_said(tmp_path, caplog):

@@ -8,22 +8,25 @@ import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from experiments import deployments
 from experiments.cli import main
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.config import part
 from experiments.fertility import choice, search
-from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin
-from experiments.fertility.grid import Cell, grid
+from experiments.fertility.choosing import Candidate, Contender, cost_curve, finalists, margin, price
+from experiments.fertility.grid import Cell, Trained, grid
 from experiments.fertility.losses import Loss
-from experiments.fertility.measures import Measure, deployment
+from experiments.fertility.measures import Measure
 from experiments.fertility.splitting import divide, held_out_sources
 from experiments.fertility.tallies import Documents
-from lm.evaluate.deployment import serving_cost
+from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
+from superbpe.inspection.boundaries import UnitCounts
 from tests import other_tokenizers, texts
 from tests.properties import quick_first
 from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
@@ -225,8 +228,8 @@ def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
 
 
 def test_prices_are_those_of_the_deployment(report):
-    deployed = deployment(["dense-70b", "context_bytes=4096"])
-    assert (deployed.rate, deployment(["rate=0.04"]).rate) == (None, 0.04)
+    deployed = deployments.read(["dense-70b", "context_bytes=4096"])
+    assert (deployed.rate, deployments.read(["rate=0.04"]).rate) == (None, 0.04)
     assert (deployed.n_layers, deployed.context_bytes) == (80, 4096)
     for tokens_per_byte in (0.15, 0.42):
         cost = serving_cost(deployed, vocab_size=5000, tokens_per_byte=tokens_per_byte)
@@ -243,7 +246,7 @@ def test_prices_are_those_of_the_deployment(report):
         assert one["name"] == one["reference"] or one["relative_low"] < one["relative"] < one["relative_high"]
     for mistake in ("dense-9b", "n_layer=3", "n_layers=many"):
         with pytest.raises(UserError, match="deployment: "):
-            deployment([mistake])
+            deployments.read([mistake])
 
 
 @pytest.mark.parametrize(
@@ -305,6 +308,38 @@ def test_a_saving_counts_beyond_what_other_training_text_would_change():
     assert margin([-0.2] * 4) == 0.005
     every = [priced_at("ref", 1.0, relative=Measure(1.0)), priced_at("a", 0.96)]
     assert [list(finalists(every, least)) for least in (0.029, 0.031)] == [["ref", "a"], ["ref"]]
+
+
+def test_prices_are_relative_on_common_documents_and_supported_with_their_reference():
+    documents = Documents(np.full(40, 100), np.ones(40, int), [], np.arange(40, dtype=np.uint64))
+    none, half = np.zeros(40, bool), np.arange(40) % 2 == 0
+
+    def contender(tokens, measured, last_count):
+        tokenizer = SimpleNamespace(vocab_size=500, superword_ids=list)
+        counted = {"changed": none, "lost": none, "located": none, "cut": UnitCounts(*[none] * 3)}
+        tally = SimpleNamespace(tokenizer=tokenizer, tokens=tokens, measured=measured, units=counted["cut"], **counted)
+        return Contender(tally, "bpe", last_count)
+
+    curve = cost_curve(Deployment(), 500)
+    for last_counts, supported in (((10, 10), True), ((9, 10), False), ((10, 9), False)):
+        ref, other = (
+            contender(tokens, measured, last_count)
+            for tokens, measured, last_count in zip(
+                (np.where(half, 25, 0), np.where(half, 20, 90)), (half, ~none), last_counts, strict=True
+            )
+        )
+        _, priced = price({"ref": ref, "other": other}, dict.fromkeys(("ref", "other"), "ref"), documents, Deployment())
+        assert priced.relative.value == pytest.approx(curve(0.2) / curve(0.25))
+        assert priced.supported is supported
+
+
+def test_the_last_count_is_the_least_that_weights_leave(monkeypatch):
+    config = SimpleNamespace(weights={"a": 1.0, "b": 3.0})
+    trainer = SimpleNamespace(corpus=SimpleNamespace(config=config))
+    found = search.GridSearch(trainer, None, None, None, "gpt2")
+    monkeypatch.setattr(found, "tally", lambda _: [None])
+    found.add({"x": Trained(None, np.array([90, 29]))})
+    assert found.contenders["x"].last_count == 9
 
 
 def test_finalists_are_of_one_size_and_supported_by_the_text():
@@ -387,6 +422,7 @@ def test_whole_sources_are_held_out_where_there_are_enough(tmp_path):
     held = held_out_sources(sizes, 0.2)
     assert sorted(name.partition(":")[0] for name in held) == ["code", "code", "prose", "prose"]
     assert held < held_out_sources(sizes, 0.5)
+    assert len(held_out_sources(sizes, 1.0)) == 14  # tokenizers are trained on every kind
     assert held_out_sources({f"{i}": 1 for i in range(9)}, 0.2) == set()
     assert held_out_sources({**sizes, "odd: 1": 1, "odd: 2": 1}, 0.2) == set()
     prose = [part for text in texts.prose() for part in text.split("\n\n") if len(part) > 200]
@@ -407,7 +443,9 @@ def test_whole_sources_are_held_out_where_there_are_enough(tmp_path):
     for i in range(12):
         (tmp_path / f"{i}.jsonl").write_text("\n".join(lines[i::12]), encoding="utf-8")
     named = divide(
-        Corpus(CorpusConfig(sources={f"{i}": str(tmp_path / f"{i}.jsonl") for i in range(12)})), tmp_path, 0.3
+        Corpus(CorpusConfig(sources={f"{i}": str(tmp_path / f"{i}.jsonl") for i in range(12)}, source_field="from")),
+        tmp_path,
+        0.3,
     )
     assert not named.identity.by_source  # languages, for example, of which the tokenizer reads each
     words = choice._bakeoff(

@@ -135,3 +135,9 @@ def test_superwords_are_replaced_by_a_new_phase_2_and_the_dropped_ones_are_repor
     assert "first has superwords; add --superbpe RULES to replace them" in error
     assert extend(tmp_path / "first", text, *options, 450, "--to", tmp_path / "second") == 0
     assert "30 superword merges are replaced by new ones" in capsys.readouterr().out
+    copy = tmp_path / "copy.json"
+    assert main.run(["export", str(tmp_path / "first"), str(copy), "--to", "hf"]) == 0
+    error = mistake("extend", copy, text, "--vocab-size", "500", "--to", tmp_path / "third")
+    assert "copy.json is a copy of a tokenizer with superwords: its pattern uw-2025-fence does not cut between" in error
+    assert extend(copy, text, *options, 450, "--to", tmp_path / "third") == 0
+    assert "superwords stay; extend the original" in capsys.readouterr().out

@@ -70,7 +70,7 @@ def test_prompts_are_healed_by_default(root, monkeypatch):
         (["--prompt", "a", "--top-p", "2"], "--top-p: '2' is not a number above 0 and at most 1"),
         ([], "the following arguments are required: --prompt"),
         (["--prompt", "a", "--samples", "0"], "--samples: '0' is not a whole number of at least 1"),
-        (["--prompt", "a", "--device", "tpu"], "--device: 'tpu' is unknown; use auto"),
+        (["--prompt", "a", "--device", "all"], "--device: 'all' is unknown; use auto"),
         (["--prompt", "a", "--temperature", "inf"], "--temperature inf"),
         (["--prompt", "caf\udce9"], "not UTF-8"),
         (["--prompt", "a", "--stop", "\udce9"], "not UTF-8"),

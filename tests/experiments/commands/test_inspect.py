@@ -46,7 +46,9 @@ def test_one_tokenizer_without_a_text(folders, tmp_path, trained, capsys):
 def test_a_tokenizer_without_merges_and_an_imported_tokenizer_json(folders, tmp_path):
     raw = Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=["<|endoftext|>"])
     raw.save(tmp_path / "bytes")
-    words = ["--against", folders / "superwords" / "tokenizer.json", "--text", folders / "text.txt"]
+    copy = tmp_path / "superwords.json"
+    assert main.run(["export", str(folders / "superwords"), str(copy), "--to=hf"]) == 0
+    words = ["--against", copy, "--text", folders / "text.txt"]
     found, imported = inspected(tmp_path / "out", tmp_path / "bytes", *words)["tokenizers"]
     assert (found["ordinary"], found["merges"], found["superwords"]) == (256, 0, 0)
     assert found["on_text"]["bytes_per_token"] == 1
@@ -134,6 +136,7 @@ def test_mistakes_are_one_line(arguments, said, folders, tmp_path, mistake):
     command = [argument.format(root=folders) for argument in arguments]
     assert said in mistake("inspect", *command, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    assert "has text (empty.txt), with which" in mistake("inspect", folders / "gpt2", "--out", folders)
 
 
 def test_the_history_is_a_log_per_tokenizer(tmp_path):
@@ -145,8 +148,8 @@ def test_the_history_is_a_log_per_tokenizer(tmp_path):
     phase1.save(tmp_path / "bpe")
     both.save(tmp_path / "superbpe")
     command = [f"plain={tmp_path / 'bpe'}", "--against", tmp_path / "superbpe", "--text", tmp_path / "text.txt"]
-    inspected(tmp_path, *command, "--history")
-    log = pq.read_table(tmp_path / "merges-superbpe.parquet").to_pylist()
+    inspected(out := tmp_path / "out", *command, "--history")
+    log = pq.read_table(out / "merges-superbpe.parquet").to_pylist()
     assert [row["phase"] for row in log] == [1] * 30 + [2] * 30
     assert log[-1]["tokens"] == len(both.encode_ordinary(text))
-    assert pq.read_table(tmp_path / "merges-plain.parquet").num_rows == 40
+    assert pq.read_table(out / "merges-plain.parquet").num_rows == 40

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cli.main import run
-from experiments.fertility.grid import Cell, Trainer
+from experiments.fertility.grid import Cell, GridTrainer
 from experiments.progress import quiet
 from tests import texts
 from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens
@@ -46,9 +46,9 @@ def test_choose_trains_with_weights_as_does_python(folder):
     corpus = Corpus(CorpusConfig(sources={"web": "web.jsonl:2", "de": "de=1:2.jsonl:3"}))
     counts = count_pretokens(folder / "copies.jsonl", "o200k")
     assert list(count_pretokens(corpus, "o200k").items()) == list(counts.items())
-    trainer = Trainer(corpus, folder / "trained", {}, quiet(), 1)
+    trainer = GridTrainer(corpus, folder / "trained", {}, quiet(), 1)
     cells = [Cell(400, "o200k"), Cell(400, "o200k", preset="digits", transition=300)]
-    copies = Trainer(Corpus(CorpusConfig(paths=["copies.jsonl"])), folder / "copies", {}, quiet(), 1)
+    copies = GridTrainer(Corpus(CorpusConfig(paths=["copies.jsonl"])), folder / "copies", {}, quiet(), 1)
     for quarter in (None, 1):  # a quarter of copies has the same documents
         found, expected = trainer.train(cells, quarter), copies.train(cells, quarter)
         assert [one.tokenizer.sha256 for one in found.values()] == [one.tokenizer.sha256 for one in expected.values()]

@@ -85,7 +85,7 @@ def test_other_tensors_of_the_vocabulary_are_rejected(tokenizer):
         check_model(model, tokenizer)
     model = _model(CONFIGS["tied"]())
     model.generation_config.eos_token_id = [398, 400]
-    with pytest.raises(UserError, match="eos_token_id names the id 400, which has no token; correct"):
+    with pytest.raises(UserError, match=r"eos_token_id .*400.*; correct"):
         check_model(model, tokenizer)
 
 

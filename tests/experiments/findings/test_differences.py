@@ -1,5 +1,6 @@
 """Differences from the reference on all held-out text and on parts of it."""
 
+import math
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,8 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.findings.compared import Findings
+from experiments.findings.compared import Findings, rate_changes
 from experiments.findings.differences import differences
+from experiments.results import Tuning, TuningRun
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare, compare_all
 from tests.lm.evaluate.evaluations import made_up
@@ -91,3 +93,13 @@ def test_kinds_have_verdicts_and_the_other_parts_have_none():
         kind = result.comparisons[0, 1].kinds[row["group"]]
         assert (row["decision"], row["level"], row["documents"]) == ("arm 1", 0.975, 60)
         assert (row["low"], row["high"], row["bits_per_byte"]) == (*kind.interval, pytest.approx(kind.bits_per_byte_b))
+
+
+def test_other_learning_rates_count_where_both_arms_are_about_as_good_with_them():
+    def tuned(losses):
+        return Tuning(
+            factor=1.0, runs=[TuningRun(factor=factor, bits_per_byte=loss) for factor, loss in losses.items()]
+        )
+
+    one, other = tuned({0.5: 2.01, 1.0: 2.0, 2.0: 2.01}), tuned({0.5: 3.0, 1.0: 3.0, 2.0: 3.3, 4.0: None})
+    assert rate_changes([one, other, None]) == {(0, 1): pytest.approx(100 * math.log(1.005))}

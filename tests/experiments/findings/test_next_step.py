@@ -101,7 +101,7 @@ def test_without_a_setting_the_change_is_named():
         "superbpe pipeline",
         100.0,
     )
-    assert step.command == "superbpe pipeline lm.n_seeds=3"
+    assert step.command == ""
     assert ", which needs more text from you, or set eval.cluster=document, if" in step.what
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.findings.precision import SEED_SPREAD, UNIT_SPREAD, announce, half_width
 from experiments.stages.heldout import check_weights, groupings, kinds_of
 from lm.evaluate.significance import Ratio

@@ -28,6 +28,7 @@ def groups():
 def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change():
     arms = [measured_arm(label, shift, changed=n) for label, shift, n in (("a", 0, 0), ("b", -0.5, 0), ("c", 0, 98))]
     arms[1].tokenizer.superword_ids = lambda: [1, 2, 3]
+    arms[1].settings["untraced"] = "it has no record"
     tables = {}
     reporter = SimpleNamespace(say=lambda *_, **__: None)
     reporter.table = lambda table: tables.update({table.title: [table.header, *table.rows]})
@@ -39,7 +40,7 @@ def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change(
     assert [row[0] for row in rows] == ["a", "b", "c"]
     assert rows[1][4].splitlines()[-1] == "b better"
     assert rows[1][5] == rows[1][4]  # the same number of tokens of as large a vocabulary
-    assert rows[2][4] == "withheld"
+    assert rows[2][4] == "no verdict"
     header, *rows = tables["Models"]
     assert header == [
         "",
@@ -47,9 +48,9 @@ def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change(
         "bytes per token",
         "bits per byte",
         "training FLOPs",
-        "inference FLOPs per byte",
+        "inference FLOPs per byte, 16 B of context",
     ]
-    assert rows[1][:3] == ["b", "300\n3 superwords", "200.000"]
+    assert rows[1][:3] == ["b\ntraining text unknown", "300\n3 superwords", "200.000"]
 
 
 def test_every_kind_of_text_has_its_change_at_equal_text_and_at_equal_compute_in_80_columns():

@@ -4,7 +4,7 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.logging import tracking
 from experiments.logging.tracking import Labels, Tracker
 from experiments.results import Folder

@@ -19,7 +19,7 @@ def sample_report(labels=("BPE", "SuperBPE"), *, winner=None):
     ]  # fmt: skip
     rows = [
         {
-            "key": key, "label": label, "software": None, "text_lost": "", "barred": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
+            "key": key, "label": label, "software": None, "text_lost": "", "untraced": "", "evaluation": {"context_bytes": 1024}, "barred": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
             "bytes_per_token": bpt, "bits_per_byte": bpb, "low": bpb - 0.03, "high": bpb + 0.03,
             "train_tokens": int(12e6 / bpt), "train_bytes": 12_000_000, "train_flops": 1.4e14 / bpt, "deployed_flops": 5e17 / bpt, "parameters": 7_400_000,
             "train_seconds": 98.2 * 4.4 / bpt, "train_steps": 1464, "context_tokens": int(1024 / bpt), "vocab_used": 7777,

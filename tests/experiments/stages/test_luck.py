@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.arms import resolve_arms
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.findings.further import luck_of
 from experiments.results import Luck
 from experiments.stages import luck
@@ -16,6 +16,8 @@ from lm.evaluate.significance import Ratio
 from tests.texts import prose
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
+from tokenizer.errors import UserError
+from tokenizer.train.bpe import train_bpe
 
 
 def written(folder, rows, name="text.jsonl", **settings):
@@ -98,6 +100,17 @@ def test_a_tokenizer_of_choose_has_a_recipe_and_other_files_have_none():
         again = luck._trained(recipe, [luck.Source(texts)], 1)
         assert again.sha256 == tokenizer.sha256
         assert luck.recipe_of(file, tokenizer, SimpleNamespace(hash="another")) is None
+
+
+def test_what_was_not_trained_from_bytes_on_enough_text_has_no_luck():
+    (arm,), (file,) = _arms("arms=[bpe]", "bpe.vocab_size=400"), _arms("arms=[x]", "arms.x.file=x")
+    with pytest.raises(UserError, match="only enough pairs for"):
+        luck._trained(arm, [luck.Source(["abc abc"])], 1)
+    tokenizer = train_bpe(["the text"] * 2, 260)
+    tokenizer.provenance["choose"] = {"corpus": "text"}
+    assert luck.recipe_of(file, tokenizer, SimpleNamespace(hash="text")).bpe.vocab_size == 260
+    tokenizer.provenance["imported"] = {"format": "hf"}
+    assert luck.recipe_of(file, tokenizer, SimpleNamespace(hash="text")) is None
 
 
 def made(halves, bits, share=1.0, kinds=("",)):

@@ -11,14 +11,18 @@ from tokenizer import Corpus, CorpusConfig, train_bpe
 
 
 @pytest.mark.slow
-def test_lists_of_merges_are_shared_where_they_suffice(tiny, tmp_path, capsys):
+def test_lists_of_merges_are_shared_where_they_suffice(tiny, tmp_path, capsys, monkeypatch):
     def trained(*settings):
         run_stages("train_bpe", [*tiny, *settings], tmp_path / "outputs")
         found = names_by_stage(tmp_path)
         return set(found["bpe"]), set(found["tokenizer"])
 
-    _, direct = trained("bpe.vocab_size=350")
-    assert "reused" not in capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        patch.setattr("tokenizer.train.bpe._LOOP_MEMORY", 10**9)
+        _, direct = trained("bpe.vocab_size=350")
+    printed = capsys.readouterr().out
+    assert "which the memory limit of 4096 MB does not include" in printed
+    assert "reused" not in printed
     shutil.rmtree(tmp_path / "artifacts")
     lists, shorter = trained("bpe.vocab_size=400")
     found = trained("bpe.vocab_size=350")

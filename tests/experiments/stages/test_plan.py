@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.runs import Run, list_runs
 from experiments.stages import plan
 from experiments.stages.plan import Amounts
@@ -118,7 +118,9 @@ def test_a_budget_in_flops_is_not_limited_by_train_bytes():
 @pytest.mark.parametrize("context_tokens", quick_first([None, 20]))
 def test_the_amounts_of_a_step_are_those_of_a_training_run(tmp_path, context_tokens):
     tokenizer = tiny_lm.words()
-    write_shards(tmp_path / "shards", tokenizer, [Batch.from_texts(["the end of the line " * i for i in range(1, 60)])])
+    write_shards(
+        tmp_path / "shards", tokenizer, [Batch.from_texts(["the end of the line " * (i % 4) for i in range(800)])]
+    )
     shards = Shards.open(tmp_path / "shards", tokenizer)
     config = dataclasses.replace(CONFIG, train_bytes=40 * 256, context_tokens=context_tokens)
     amounts = plan.measure(MODEL, config, SimpleNamespace(open_training=lambda: shards))

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from experiments import pipeline
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.stages import time_left
 
 LADDER = ["lm.train.warmup_steps=2", "lm.train.decay=sqrt", "lm.train.bytes_per_step=1024"]

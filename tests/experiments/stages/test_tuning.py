@@ -1,10 +1,12 @@
 """Learning rates of each arm, chosen by short runs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from experiments import pipeline
-from experiments.cli.compose import load
+from experiments.compose import load
 from experiments.results import Tuning, TuningRun
 from experiments.stages import tuning
 from experiments.stages.shards import open_shards
@@ -75,6 +77,13 @@ def test_a_factor_that_diverges_is_not_chosen(tiny, tmp_path, capsys):
     warning = "the best factor on the learning rates, 1, is at the end of those tried; smaller ones may be better"
     assert warning in Tuning(factor=1.0, runs=runs).warning
     assert not Tuning(factor=2.0, runs=runs).warning
+
+
+def test_tuning_runs_warm_up_for_the_same_share_as_the_models(monkeypatch):
+    monkeypatch.setattr(tuning, "plan_rung", lambda _model, config, _budget, arms: dict.fromkeys(arms, config))
+    config = load([*TUNED, "lm.train.warmup_steps=20", "budget.train_bytes=163840"])
+    (job,) = tuning._jobs({"bpe": SimpleNamespace(label="bpe")}, None, config.lm, config.budget, None)
+    assert (job.config.train_bytes, job.config.warmup_steps) == (8192, 1)
 
 
 def test_mistakes_are_found_before_training(tiny_module, tmp_path):

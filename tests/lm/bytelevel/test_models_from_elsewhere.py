@@ -14,7 +14,7 @@ from tokenizers import Tokenizer as HfTokenizer
 from lm.bytelevel.byte_model import END, ByteModel
 from lm.bytelevel.tokenization_paths import TokenizationPaths
 from lm.evaluate.forward import LogitsModel
-from lm.hf.first_token import Start, start_of
+from lm.hf.first_token import StartToken, start_of
 from lm.hf.scoring import PretrainedModel
 from lm.model.generation import generate
 from lm.model.language_model import LanguageModel
@@ -133,7 +133,7 @@ def test_a_function_and_a_model_without_an_end(shared):
     function = LogitsModel(lambda ids: own(ids).logits.detach().numpy(), ours, context_tokens=64)
     found = ByteModel(LanguageModel(function, ours)).log_prob("ab<t> a")
     assert ByteModel(lm).log_prob("ab<t> a") == pytest.approx(found, abs=1e-5)
-    scorable = PretrainedModel(own, ours, Start("<s>", ours.end_id, "", everywhere=True), None)
+    scorable = PretrainedModel(own, ours, StartToken("<s>", ours.end_id, "", everywhere=True), None)
     endless = LanguageModel(scorable, ours)
     assert ByteModel(endless).next_byte("ab")[END] == 0
     with pytest.raises(UserError, match="no end of text"):
@@ -151,7 +151,7 @@ def test_tokens_before_the_first_one_are_in_every_pass(shared):
 
     function = LogitsModel(after, ours, context_tokens=60, starts_windows=True)
     expected = ByteModel(LanguageModel(function, ours)).choices([("ab <t>", ["a1b", " ab"])])
-    start = Start("<s>", ours.end_id, "", everywhere=True, before=(7,))
+    start = StartToken("<s>", ours.end_id, "", everywhere=True, before=(7,))
     for cached in (None, False):
         scorable = PretrainedModel(copy.deepcopy(own), ours, start, ours.end_id)
         scorable.cached = cached

@@ -11,7 +11,7 @@ from lm.model.generation import generate
 from lm.model.language_model import LanguageModel
 from lm.model.loss import Objective
 from lm.model.sampling import SamplingConfig
-from lm.model.segments import Segments
+from lm.model.segments import PackedSegments
 from lm.model.transformer import ModelConfig
 from lm.train import optim
 from lm.train.config import TrainConfig
@@ -33,7 +33,7 @@ def build(device, *, qk_norm=False):
 def batch(seed, device, lengths):
     """Ids, targets (of all but a few) and segments."""
     ids = torch.randint(VOCAB, (sum(lengths) + 1,), generator=torch.Generator().manual_seed(seed))
-    return ids[:-1].to(device), ids[1:-4].to(device), Segments.of(lengths, device)
+    return ids[:-1].to(device), ids[1:-4].to(device), PackedSegments.of(lengths, device)
 
 
 def steps(device, n, *, lengths, bf16=False, fuse=False):

@@ -105,7 +105,7 @@ def test_other_trainers_read_the_documents(name, large, tmp_path, texts):
     used = Large(tokenizer) if large else tokenizer
     options = {"layout": LAYOUTS[name], "threads": 2}
     if name == "nanogpt" and large:
-        with pytest.raises(UserError, match="stores ids as uint16, but the vocabulary has 70,000 tokens"):
+        with pytest.raises(UserError, match=r"uint16.* 70,000 tokens"):
             write_shards(tmp_path / "out", used, [Batch.from_texts(texts)], **options)
         assert list(tmp_path.iterdir()) == []
         return
@@ -141,7 +141,7 @@ def test_a_failure_leaves_nothing(name, tmp_path, texts):
 def test_a_file_that_its_header_cannot_count_is_rejected(tmp_path, monkeypatch, texts):
     monkeypatch.setattr("lm.data.layouts._MOST_TOKENS", 30)
     for name in ("llmc", "nanogpt", "automodel"):
-        with pytest.raises(UserError, match=r"tokens_000000.bin would have \d+ tokens, but its format holds less than"):
+        with pytest.raises(UserError, match=r"tokens_000000.bin .*\d+ tokens.* less than"):
             write_shards(tmp_path / name, tiny.words(), [Batch.from_texts(["of " * 40])], layout=LAYOUTS[name])
     assert list(tmp_path.iterdir()) == []
 

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from lm.evaluate.bits_per_byte import Grouping
+from lm.evaluate.bits_per_byte import Grouping, sampling_units
 from lm.evaluate.comparison import Further, aggregate, compare, compare_all, eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import t_quantile
 from tests.lm.evaluate.evaluations import made_up
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, counted
 
 
 def runs(rng, n_seeds, *, shift=0.0, seed_sd=0.0, n=40, index=None, shared=0.0):
@@ -51,7 +51,7 @@ def test_fewer_than_three_seeds_give_no_verdict_about_tokenizers(n_seeds):
     assert {compare(one, two).decision for one, two in zip(a, b, strict=True)} & {"better", "worse"}
     found = compare(a[:n_seeds], b[:n_seeds])
     assert found.verdict == "withheld"
-    assert found.withheld == f"{n_seeds} seed{'s'[: n_seeds - 1]}, at least 3 are required"
+    assert found.withheld == f"{counted(n_seeds, 'seed')}, at least 3 are required"
     assert found.summary()["verdict"] == "withheld"
 
 
@@ -103,6 +103,9 @@ def test_copies_of_a_document_are_no_evidence(copies, cluster):
         alone = compare(*runs(np.arange(n), weights))
         assert (compared.percent, compared.n_clusters) == (pytest.approx(alone.percent), n)
         assert compared.interval == pytest.approx(alone.interval)
+    else:  # a copy in another source counts for the source of the first one
+        hashes, source = np.array([5, 5, 6], np.uint64), np.array([1, 0, 0], np.int32)
+        assert sampling_units(hashes, source).tolist() == [1, 1, 0]
 
 
 def test_few_or_unequal_sources_are_not_replaced_by_documents():
@@ -119,6 +122,7 @@ def test_few_or_unequal_sources_are_not_replaced_by_documents():
     assert compare(*runs(np.random.default_rng(3), 1, n=80, index=unequal)).effective_clusters == pytest.approx(32 / 9)
     (a,), (b,) = runs(np.random.default_rng(3), 1, index=index)
     assert compare(*(with_config(e, cluster="document") for e in (a, b))).cluster == "document"
+    assert with_config(a, cluster="source").only(index == 0).cluster()[0] == "document"  # of a single source
     nowhere = dataclasses.replace(with_config(a, cluster="source"), groups={})
     with pytest.raises(UserError, match="source_field"):
         nowhere.summary()

@@ -19,6 +19,7 @@ from lm.evaluate.deployment import (
     inference_cost,
     serving_cost,
     shape_of,
+    training_flops,
 )
 from lm.model.kv_cache import KVCache
 from lm.model.transformer import ModelConfig, Transformer
@@ -130,6 +131,17 @@ def test_a_batch_reads_the_distinct_experts_once():
     assert [sparse.weights(n) for n in (3, 9)] == [2 * (other + n * expert) for n in (3, 9)]
     traffic = (2 * (other + 4.5 * expert) + 800) / (2 * 4)
     assert cost.decode.seconds_per_byte == pytest.approx((traffic + 64 * 10 / 4) / 1e2)
+    # Prefill reads 2 sequences of 10 tokens together.
+    slow = serving_cost(dataclasses.replace(sparse, device_flops=1e9), vocab_size=100, tokens_per_byte=0.25)
+    used = 1 + distinct_experts(8, 2, 20)
+    traffic = (2 * (other + used * expert) + 800) / (2 * 40)
+    assert slow.prefill.seconds_per_byte == pytest.approx((traffic + 2 * 64 * 10 / 40) / 1e2)
+
+
+def test_training_has_a_context_of_its_own():
+    d = dataclasses.replace(SMALL, train_context_bytes=80, context_bytes=8)
+    flops = training_flops(d, vocab_size=100, tokens=100, n_bytes=400)  # rows of 20 tokens
+    assert flops == pytest.approx(100 * (6 * (d.weights(1) + 800) + 12 * 4 * 4 * 2 * 21 / 2))
 
 
 def test_longer_tokens_save_all_but_the_head():

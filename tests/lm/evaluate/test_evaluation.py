@@ -110,7 +110,7 @@ def test_mismatched_arguments_are_errors(make_shards):
     with pytest.raises(UserError, match="trained with tokenizer ffff"):
         score(Table(table, sha256="f" * 64), shards)
     lengths = shards.token_byte_lengths + 1
-    with pytest.raises(UserError, match="are not those of"):
+    with pytest.raises(UserError, match="do not belong to the tokenizer"):
         evaluate(uniform(shards.vocab_size), shards, lengths, CONFIG)
     with pytest.raises(UserError, match=r"longest token \(7 bytes\)"):
         score(uniform(shards.vocab_size), shards, EvalConfig(context_bytes=6, min_context_bytes=1))

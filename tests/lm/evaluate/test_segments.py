@@ -83,3 +83,4 @@ def test_a_segment_has_the_class_of_two_thirds_of_its_bytes():
     kinds = classes(labels(text), found, superword, untrained)
     wanted = ["words", "line ends and indentation", "words", "mixed", "superwords", "untrained tokens"]
     assert [CLASSES[i] for i in kinds] == wanted
+    assert CLASSES[classes(labels(text), found, superword | untrained, untrained)[-1]] == "untrained tokens"

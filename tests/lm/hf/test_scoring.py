@@ -17,7 +17,7 @@ from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
 from lm.evaluate.texts import evaluate_texts
 from lm.hf import pretrained
-from lm.hf.first_token import Start, start_of
+from lm.hf.first_token import StartToken, start_of
 from lm.hf.scoring import PretrainedModel, context_tokens, deployment_of
 from tests.lm.conftest import TEXTS
 from tokenizer import Batch, UserError
@@ -156,7 +156,7 @@ def test_logits_of_16_bit_weights_are_in_fp32(tmp_path, monkeypatch):
     saved(tmp_path, eos="</s>")
     tokenizer = load_pretrained(tmp_path).tokenizer
     half = made("Llama", torch.bfloat16)
-    start = Start("</s>", tokenizer.end_id, "")
+    start = StartToken("</s>", tokenizer.end_id, "")
     ids = torch.arange(40)[None] % tokenizer.vocab_size
     hidden = half.base_model(ids)[0][0].float()
     weight = half.lm_head.weight.detach()[: tokenizer.vocab_size].float()
@@ -194,7 +194,7 @@ def test_models_without_an_end_of_text_report_none(tmp_path):
     tokenizer = load_pretrained(tmp_path, end_of_text="<bos>").tokenizer
     write_shards(tmp_path / "shards", tokenizer, [Batch.from_texts(DOCUMENTS)])
     shards = Shards.open(tmp_path / "shards", tokenizer)
-    scorable = PretrainedModel(made("GPT2"), tokenizer, Start("<bos>", tokenizer.end_id, ""), None)
+    scorable = PretrainedModel(made("GPT2"), tokenizer, StartToken("<bos>", tokenizer.end_id, ""), None)
     config = EvalConfig(context_bytes=200, min_context_bytes=50)
     found = evaluate(scorable, shards, tokenizer.token_byte_lengths(), config)
     assert np.isnan(found.eos_nats).all()
@@ -205,7 +205,7 @@ def test_models_without_an_end_of_text_report_none(tmp_path):
 def test_damaged_weights_and_missing_rows_are_named(tmp_path):
     saved(tmp_path, eos="</s>")
     tokenizer = load_pretrained(tmp_path).tokenizer
-    start, model = Start("</s>", tokenizer.end_id, ""), made("GPT2")
+    start, model = StartToken("</s>", tokenizer.end_id, ""), made("GPT2")
     with torch.no_grad():
         model.lm_head.weight[5] = math.nan
     with pytest.raises(UserError, match="not finite"):
@@ -218,7 +218,7 @@ def test_damaged_weights_and_missing_rows_are_named(tmp_path):
 def test_a_model_that_sees_later_tokens_is_rejected(tmp_path):
     saved(tmp_path, eos="</s>")
     tokenizer = load_pretrained(tmp_path).tokenizer
-    scorable = PretrainedModel(made("Bert"), tokenizer, Start("</s>", tokenizer.end_id, ""), None)
+    scorable = PretrainedModel(made("Bert"), tokenizer, StartToken("</s>", tokenizer.end_id, ""), None)
     with pytest.raises(UserError, match="not causal"):
         evaluate_texts(scorable, tokenizer, DOCUMENTS)
 

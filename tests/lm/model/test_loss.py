@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from lm.model.loss import Objective, linear_cross_entropy
-from lm.model.segments import Segments
+from lm.model.segments import PackedSegments
 from lm.model.transformer import ModelConfig, Transformer
 
 N, WIDTH, VOCAB = 37, 16, 50
@@ -68,7 +68,7 @@ def test_objective_is_the_cross_entropy_of_the_logits(tied, n_targets):
     model.initialize(0, range(model.vocab_size))
     torch.manual_seed(1)
     ids, targets = torch.randint(45, (2, 24))
-    segments = Segments.of([5, 12, 7])
+    segments = PackedSegments.of([5, 12, 7])
     logits = model.head(model.hidden(ids[None], segments=segments))[0, :n_targets, :45]
     expected = F.cross_entropy(logits, targets[:n_targets], reduction="none")
     expected.sum().backward()

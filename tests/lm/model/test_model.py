@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from lm.model.loss import Objective
-from lm.model.segments import Segments
+from lm.model.segments import PackedSegments
 from lm.model.transformer import ModelConfig, Transformer
 from tests.lm import tiny
 from tokenizer.errors import UserError
@@ -99,7 +99,7 @@ def test_segments_are_computed_as_if_alone(qk_norm, masked, monkeypatch):
         monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     model = build(dataclasses.replace(SMALL, qk_norm=qk_norm))
     ids = torch.randint(300, (sum(LENGTHS),), generator=torch.Generator().manual_seed(4))
-    hidden = model.hidden(ids[None], segments=Segments.of(LENGTHS))[0]
+    hidden = model.hidden(ids[None], segments=PackedSegments.of(LENGTHS))[0]
     alone = torch.cat([model.hidden(part[None])[0] for part in ids.split(LENGTHS)])
     torch.testing.assert_close(hidden, alone, rtol=1e-4, atol=1e-5)
     # Backwards too: what a segment's loss asks of the embeddings comes from that segment's ids alone.
@@ -117,7 +117,7 @@ def test_other_segments_do_not_recompile():
     Objective(model).fuse(backend="eager")
     for n in range(4):
         ids = torch.randint(300, (1, 30 + 10 * n), generator=torch.Generator().manual_seed(n))
-        model.hidden(ids, segments=Segments.of([10, 12] + [4 + 5 * n] * 2))
+        model.hidden(ids, segments=PackedSegments.of([10, 12] + [4 + 5 * n] * 2))
     assert counters["stats"]["unique_graphs"] == 1  # of all layers, for all lengths
     assert not counters["graph_break"]
 

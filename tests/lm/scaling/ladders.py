@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lm.evaluate.bits_per_byte import Grouping, Units
+from lm.evaluate.bits_per_byte import Grouping, SamplingUnits
 from lm.scaling.gaps import Losses, compare_arms
 from lm.scaling.points import Points
 
@@ -18,7 +18,7 @@ def loss(flops):
 
 
 def heldout(sizes=SIZES, kinds=None, weights=None):
-    return Units.of(sizes, kinds, weights or {})
+    return SamplingUnits.of(sizes, kinds, weights or {})
 
 
 def points(name, percent, *, n_seeds=3, scatter=0.0, seed=0, documents=0.0, flops=FLOPS, sizes=SIZES, **more):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lm.evaluate.deployment import Deployment
-from lm.scaling.equivalent import interpolate
+from lm.scaling.equivalent import Place, interpolate, place
 from lm.scaling.pricing import Study
 from tests.lm.scaling.ladders import FLOPS, compared, heldout, loss, points
 
@@ -55,6 +55,9 @@ def test_nothing_is_read_beyond_the_measured_budgets():
     assert (found.answer, found.percent) == ("unknown", None)
     assert found.reason == "not measured: a budget of 1e+15 FLOPs is below the smallest one, 2e+15"
     assert at([1.0], rho=1.0, relative_cost=0.9).answer == "unknown"
+    budgets = [1e18, 2e18]
+    found = [place(budgets, budgets, rho=2.0, relative_cost=0.49, tolerance=tolerance) for tolerance in (0.02, 0.005)]
+    assert [isinstance(one, Place) for one in found] == [True, False]  # 1 % below the smallest
 
 
 def test_a_saving_that_cannot_be_matched():

@@ -46,7 +46,7 @@ def test_one_budget_is_the_comparison_at_that_budget():
 
 def test_budgets_are_tested_from_the_largest_down():
     """A difference that is shown at a smaller budget only does not count."""
-    assert gap([2.0, 2.0, 0.1, 2.0], scatter=0.2).decisions == ("undecided", "undecided", "undecided", "worse")
+    assert gap([0.1, 2.0, 0.1, 2.0], scatter=0.2).decisions == ("undecided", "undecided", "undecided", "worse")
     assert gap([2.0, 2.0, 2.0, 0.1], scatter=0.2).decisions == ("undecided", "undecided", "undecided", "undecided")
     # At the two smaller budgets, 0 is within the intervals of half width 0.5.
     assert gap([0.1, 0.3, 0.8, 0.9], scatter=0.2).decisions == ("undecided", "undecided", "worse", "worse")

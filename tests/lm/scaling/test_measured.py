@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lm.bits import bits
-from lm.evaluate.bits_per_byte import Units
+from lm.evaluate.bits_per_byte import SamplingUnits
 from lm.scaling.measured import read_points
 from lm.scaling.pricing import Study
 from tokenizer.errors import UserError
@@ -28,7 +28,7 @@ def table(tmp_path, text):
 
 def studied(path):
     arms, sizes, sources = read_points(path)
-    return Study(arms, Units.of(sizes, sources, {}), "source")
+    return Study(arms, SamplingUnits.of(sizes, sources, {}), "source")
 
 
 def test_a_table_of_points(tmp_path):
@@ -38,7 +38,7 @@ def test_a_table_of_points(tmp_path):
     ]
     assert sources.names == ("web", "code")
     assert bits(arms[1].nats) / sizes == pytest.approx(np.array([[[1.1, 0.8], [1.0, 0.7]]]))
-    found = Study(arms, Units.of(sizes, sources, {}), "source")
+    found = Study(arms, SamplingUnits.of(sizes, sources, {}), "source")
     assert found.tokens_per_byte() == pytest.approx([0.25, 0.2])
     assert found.gaps[0].percent == pytest.approx([100 * 0.1 / 1.8, 100 * 0.1 / 1.6])
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lm.evaluate.bits_per_byte import Grouping, Units
+from lm.evaluate.bits_per_byte import Grouping, SamplingUnits
 from lm.scaling.pricing import Study
 from tests.lm.scaling.ladders import heldout, points
 from tokenizer.errors import UserError
@@ -18,7 +18,7 @@ def test_averages_over_kinds_by_hand():
     )
     values = np.array([200.0, 300.0, 400.0, 500.0])
     for weights, expected in (({}, 1400 / 1000), ({"code": 2, "web": 3}, 0.4 * 2 + 0.6 * 8 / 7), ({"code": 1}, 2)):
-        assert Units.of(sizes, kinds, weights).average(values) == pytest.approx(expected)
+        assert SamplingUnits.of(sizes, kinds, weights).average(values) == pytest.approx(expected)
 
 
 def test_arms_are_compared_on_the_same_budgets_and_seeds_only():

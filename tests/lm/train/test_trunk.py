@@ -65,7 +65,7 @@ def test_trunk_of_other_settings_is_rejected(shards, tmp_path):
 
 def test_trunk_that_is_longer_than_the_run_is_rejected(shards, tmp_path):
     train(MODEL, LONGER.trunk, shards, tmp_path / "trunk", keep_checkpoint=True)
-    with pytest.raises(UserError, match="has 32 steps, too many for a run of 20"):
+    with pytest.raises(UserError, match=r"32 steps.* 20"):
         train(MODEL, CONFIG, shards, tmp_path / "rung", trunk=tmp_path / "trunk")
 
 

@@ -234,7 +234,7 @@ def test_buffers_are_checked():
     for offsets in ([0, 4], [-1, 1], [2, 1]):
         with pytest.raises(UserError, match="offsets of document 0 do not fit the buffer"):
             Batch.from_buffers(data, np.array(offsets))
-    with pytest.raises(UserError, match="document 0 of the batch is not UTF-8 at its byte 1"):
+    with pytest.raises(UserError, match=r"document 0 .*UTF-8.* byte 1"):
         Batch.from_buffers(data, np.array([0, 2, 3]))
     replaced = Batch.from_buffers(data, np.array([0, 2, 3]), replace_invalid=True)
     assert [replaced.text(i) for i in range(2)] == ["a\ufffd", "\ufffd"]

@@ -99,7 +99,7 @@ def test_zeros_are_no_text_and_not_skipped(kind, endpoint):
     for place in ("bucket", "org/name"):
         endpoint.objects |= {f"{place}/data/{name}": content + bytes(300) for name, content in contents.items()}
     for name in contents:
-        with pytest.raises(UserError, match=rf"{name}: the bytes before byte \d+ are zeros, which text does not have"):
+        with pytest.raises(UserError, match=rf"{name}: .* byte \d+ .*zeros"):
             texts(urls(kind, endpoint, [name]), on_error="skip")
 
 

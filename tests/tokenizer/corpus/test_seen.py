@@ -13,7 +13,7 @@ import pytest
 from superbpe import train_superbpe
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
 from tokenizer.corpus import seen
-from tokenizer.corpus.seen import KEY, Recorder, saw
+from tokenizer.corpus.seen import KEY, Answer, Recorder, saw
 from tokenizer.external.push import push
 from tokenizer.train.counting import PretokenCounts
 
@@ -81,6 +81,15 @@ def test_files_that_training_cut_in_another_way_are_recognized_or_the_answer_is_
     answer = saw(tokenizer, hashes, moved)
     assert (answer.saw, answer.unknown) == ("", r"its documents were whole files, and these are text between '\n\n'")
     assert saw(train_bpe(moved, 270), hashes, moved).seen.all()
+    # Of two texts, one was cut in another way.
+    both = train_bpe(corpus(moved.files[0][0].rename(file), write(tmp_path / "other.jsonl", OTHER)), 270)
+    lines = corpus(write(tmp_path / "lines.jsonl", HELD))
+    assert saw(both, HASHES, lines).unknown == "its documents were records, whole files, and these are records"
+
+
+def test_a_hundredth_of_the_documents_that_can_be_looked_up_is_much():
+    found = np.arange(100) < 1
+    assert [Answer(found, looked_up, (), "").saw_much for looked_up in (20, 100)] == [True, False]
 
 
 def test_every_phase_is_recorded_and_what_has_no_record_is_said(tmp_path, held):
@@ -94,6 +103,7 @@ def test_every_phase_is_recorded_and_what_has_no_record_is_said(tmp_path, held):
     for tokenizer in whole:
         assert saw(tokenizer, HASHES, held).seen.all()
     train_bpe(HELD, 262).save(tmp_path / "t")
+    assert saw(Tokenizer.from_file(tmp_path / "t" / "tokenizer.json"), HASHES, held).seen.all()
     (tmp_path / "t" / "superbpe.json").unlink()
     imported = Tokenizer.from_file(tmp_path / "t" / "tokenizer.json")
     assert saw(imported, HASHES, held).unknown == "it has no record of its training text"
@@ -115,7 +125,7 @@ def test_an_upload_has_no_hashes_and_no_folders_unless_asked(tmp_path, held):
     assert saw(plain, HASHES, held).unknown == "the hashes of its training documents were left out"
     assert saw(full, HASHES, held).seen.all()
     np.save(tmp_path / "full" / seen.FILE, np.zeros(3, np.uint64))
-    with pytest.warns(UserWarning, match="is not the file that was written with its record"):
+    with pytest.warns(UserWarning, match="is not the file"):
         assert "left out" in saw(Tokenizer.load(tmp_path / "full"), HASHES, held).unknown
     tokenizer.provenance["choose"] = {"text": [str(tmp_path / "secret" / "train.jsonl")]}
     assert seen.public(tokenizer.provenance)["choose"] == {"text": ["train.jsonl"]}

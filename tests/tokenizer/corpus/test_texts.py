@@ -165,7 +165,7 @@ def test_objects_that_are_not_text_are_named(counts, trained):
         count_pretokens(counts, "gpt2")
     with pytest.raises(UserError, match="the text is Tokenizer, not text"):
         train_bpe(trained["gpt2"], 300)
-    with pytest.raises(UserError, match="pattern is for counting a text, but these are counts; leave it out"):
+    with pytest.raises(UserError, match=r"pattern .*leave it out"):
         train_bpe(counts, 300, pattern="gpt2")
     with pytest.raises(TypeError, match="unexpected keyword argument 'min_cuont'"):
         train_bpe(counts, 300, min_cuont=2)

@@ -124,6 +124,7 @@ def test_tokens_that_share_characters_cover_them_once():
     assert covered((0, 1), (0, 2)) == [1, 1]  # a prefix space
     assert covered((0, 3), (1, 4)) == [3, 1]  # byte-level tokens that cut a character
     assert covered((0, 1), (3, 4)) == [1, 1]  # dropped text is covered by none
+    assert covered((0, 4), (1, 2), (2, 4)) == [4, 0, 0]
     assert covered() == []
 
 

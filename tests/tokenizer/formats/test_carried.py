@@ -236,3 +236,13 @@ def _opened(load, folder):
         return carried.carried(load(folder)), ""
     except UserError as error:
         return None, str(error)
+
+
+def test_a_tokenizer_with_a_template_replaces_the_template_of_the_model():
+    model, tokenizer = (
+        {"config": {}, "files": {TEMPLATE_FILE: name, **more}, "ids": {}, "left": []}
+        for name, more in (("model", {GENERATION_FILE: "{}"}), ("tokenizer", {}))
+    )
+    model["files"][f"{TEMPLATE_FOLDER}/tool.jinja"] = "model"
+    assert carried.merged(model, tokenizer)["files"] == {TEMPLATE_FILE: "tokenizer", GENERATION_FILE: "{}"}
+    assert carried.merged(model, {**tokenizer, "files": {}})["files"] == model["files"]

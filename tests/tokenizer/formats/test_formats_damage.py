@@ -104,7 +104,7 @@ def test_a_special_token_that_is_a_whole_pretoken_is_rejected_where_merges_are_i
     vocab = json.loads(hf_file(tmp_path).read_text())["model"]["vocab"] | {"<s>": 260, "end": 261}
     parts = {"model_vocab": vocab, "model_ignore_merges": True}
     assert Tokenizer.from_file(hf_file(tmp_path, **parts, added_tokens=[added("<s>", 260)])).encode_ordinary("<s>")
-    with pytest.raises(UserError, match="special token 'end' is in the model's vocabulary, and with ignore_merges"):
+    with pytest.raises(UserError, match=r"special token 'end' .*ignore_merges"):
         Tokenizer.from_file(hf_file(tmp_path, **parts, added_tokens=[added("end", 261)]))
     ours = Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": 300}, pattern="gpt2", special_tokens={"end": 256}))
     with pytest.raises(UserError, match=r"cannot be written as tokenizer\.json: its special token 'end'"):

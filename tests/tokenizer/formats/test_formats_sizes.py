@@ -62,7 +62,7 @@ def test_imported_tokenizers_are_cut_where_their_ids_allow(trained, tmp_path):
     assert fixed.cut(700).special_tokens == {"<s>": 0}
     assert fixed.cut(700).vocab == fixed.vocab[:700]
     shuffled = Tokenizer.from_file(hf_file(tmp_path, model_merges=["b c", "a b"]))
-    with pytest.raises(UserError, match="its ids do not follow the order of its merges"):
+    with pytest.raises(UserError, match=r"ids .*order of its merges"):
         shuffled.cut(258)
     assert shuffled.cut(259).unmerged == {b"abc": 257}
     derived = Tokenizer.from_file(hf_file(tmp_path, model_merges=["a b", "a bc", "b c"]))
@@ -96,7 +96,7 @@ def test_extending_appends_and_changes_no_id(trained):
 
 def test_incomplete_lists_are_not_exported_as_ranks(tmp_path):
     for merges in (["a b", "ab c", "b c", "a bc"], ["a b", "b c"], ["ab c", "a b", "b c"]):
-        with pytest.raises(UserError, match="a list of merges alone does not describe this tokenizer"):
+        with pytest.raises(UserError, match="a list of merges"):
             Tokenizer.from_file(hf_file(tmp_path, model_merges=merges)).ranks()
     tokenizer = Tokenizer.from_file(hf_file(tmp_path, model_merges=["b c", "ab c", "a b"]))
     ordinary = tokenizer.ordinary_ids().tolist()

@@ -10,7 +10,7 @@ from tests.generated import merged
 from tokenizer import Tokenizer, UserError, formats, patterns, train_bpe
 from tokenizer.external.load import load_pretrained
 from tokenizer.formats import tiktoken
-from tokenizer.formats.readers import READERS, Answer, opens_in, summary
+from tokenizer.formats.readers import READERS, Support, opens_in, summary
 from tokenizer.formats.tiktoken import NANOCHAT
 
 
@@ -67,7 +67,7 @@ def test_conditions_and_reasons():
     assert "yes, but ids differ for numbers that mix digits" in answers(mixed)["llama.cpp"].text
     two_pass = merged([(b"a", b"b"), (b"ab", b"c")], fence="none", n_phase1=1, mode="two-pass")
     assert {answer.text for answer in opens_in(two_pass)} == {"no: it cannot encode in two passes"}
-    assert summary([Answer("tiktoken", opens=False, note="why")]) == "not in tiktoken"
+    assert summary([Support("tiktoken", opens=False, note="why")]) == "not in tiktoken"
 
 
 @pytest.mark.parametrize("existing", [(), NANOCHAT[:2]])

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tests.generated import defined
 from tests.tokenizer.train.small import CORPORA, counts_of, pairs
 from tokenizer import Tokenizer, UserError, patterns, reference, train_bpe
+from tokenizer.formats import hf_import
+from tokenizer.formats.hf import hf_json
 from tokenizer.reference import TIE_BREAKS
 
 
@@ -45,7 +47,9 @@ def test_continuing_keeps_the_layout_of_ids(real):
 
 
 def test_tokenizers_that_cannot_be_continued_are_rejected(real, trained):
+    copy = Tokenizer(*hf_import.parse(hf_json(trained["superwords"])))
     for size, start, message in (
+        (5000, copy, "start is a copy of a tokenizer with superwords: its pattern"),
         (300, train_bpe(real, 400), r"vocab_size=300 is below the 400 tokens of start; use cut"),
         (5000, trained["superwords"], "start has superwords"),
         (5000, trained["gpt2"], "start has the pattern gpt2, the counts have superbpe"),
@@ -102,6 +106,7 @@ def test_continuing_from_an_imported_tokenizer_equals_the_reference(corpus, tie_
 def test_an_imported_tokenizer_that_looks_like_ours_keeps_its_ids(real, tmp_path):
     ours = train_bpe(real, 400)
     ours.save(tmp_path)
+    (tmp_path / "superbpe.json").unlink()
     imported = Tokenizer.from_file(tmp_path / "tokenizer.json")
     assert imported.definition.special_layout == "last"
     extended = train_bpe(real, 500, start=imported)

@@ -94,7 +94,7 @@ def test_files_that_hold_no_counts_are_rejected(tmp_path):
         PretokenCounts.load(tmp_path / "nothing.parquet")
     path = _saved(tmp_path)
     pq.write_table(pq.read_table(path).replace_schema_metadata({}), tmp_path / "foreign.parquet")
-    with pytest.raises(UserError, match=r"foreign\.parquet is not a file of pretoken counts of format version 2"):
+    with pytest.raises(UserError, match=r"foreign\.parquet .* version 2"):
         PretokenCounts.load(tmp_path / "foreign.parquet")
     for content in (b"", b"PAR1", b"not a Parquet file at all", path.read_bytes()[:-20]):
         path.write_bytes(content)

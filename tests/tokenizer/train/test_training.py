@@ -10,6 +10,7 @@ from tests.tokenizer.formats.other_formats import added, hf_file
 from tests.tokenizer.train.small import CORPORA, counts_of, pairs, train_native
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, definition, formats, reference, train_bpe
 from tokenizer.reference import TIE_BREAKS
+from tokenizer.train.bpe import warn_of_memory
 from tokenizer.train.forced import forced_merges
 
 
@@ -89,11 +90,15 @@ def test_rare_pretokens_are_left_out(real, monkeypatch):
     with pytest.raises(UserError, match="use min_pretoken_count=8, which leaves out"):
         train_bpe(real, 1000)
     assert train_bpe(real, 1000, min_pretoken_count=5).merges == tokenizer.merges
+    # So does what exceeds the memory limit.
+    with pytest.warns(UserWarning, match="the memory limit of 0 MB does not include; min_pretoken_count=10 would"):
+        warn_of_memory(real, 14 * sum(map(len, kept)) - 1, 5)
+    warn_of_memory(real, 14 * sum(map(len, kept)), 5)
 
 
 def test_running_out_of_pairs_warns_and_is_recorded():
     counts = count_pretokens([Batch.from_texts(["abc abc"])], "gpt2")
-    with pytest.warns(UserWarning, match=r"ran out of pairs after 3 of 743 merges; the vocabulary has 260 tokens"):
+    with pytest.warns(UserWarning, match=r"3 of 743 merges.* 260 tokens"):
         tokenizer = train_bpe(counts, 1000)
     assert tokenizer.vocab_size == 260
     assert tokenizer.provenance["phase1"]["ran_out_of_pairs"] is True
@@ -181,6 +186,10 @@ def test_forced_tokens_are_whole_whatever_the_counts():
     assert tokenizer.provenance["phase1"]["forced_tokens"] == forced
     with pytest.raises(UserError, match="start has merges already"):
         train_bpe(text, 400, start=tokenizer, forced_tokens=["abc"])
+    # A line includes its line feed.
+    assert (
+        b"a\n" in train_bpe(["a\n"], 257, pattern="none", unit="line", forced_tokens=["a\n"], special_tokens=()).vocab
+    )
 
 
 def test_forbidden_tokens_are_counted(real):

@@ -8,6 +8,7 @@ use super::partial::{self, Rows};
 use crate::count::table::{Counted, Table};
 use crate::encode::packed::ID;
 use crate::runtime::interrupt::poll;
+use crate::train::cells::TakeWord;
 use crate::vocabulary::MOST_IDS;
 
 /// Bytes per token of a merge loop: its cell, and at most three postings.
@@ -96,22 +97,27 @@ impl Fragments {
         self.table.memory() + self.n_tokens() * LOOP_BYTES
     }
 
-    /// The fragments of several tables, in any order.
-    pub fn rows<'a>(tables: impl IntoIterator<Item = &'a Self>) -> Rows {
-        let (mut rows, mut ids) = (Rows::default(), Vec::new());
-        for table in tables {
-            table.table.each(|fragment, count| {
-                decode(fragment, &mut ids);
-                poll(ids.len());
-                rows.push(&[], &ids, count);
-            });
-        }
-        rows
+    /// Passes each fragment to `take`, in any order.
+    pub fn each(&self, take: &mut TakeWord) {
+        self.table.each(|fragment, count| match fragment {
+            Counted::Short(key) => {
+                let id = |i: usize| (key >> (ID_BITS * i)) as u32 & KEY_ID;
+                let copy = |ids: &mut [u32]| ids.iter_mut().enumerate().for_each(|(i, to)| *to = id(i));
+                take(count, (key >> LENGTH_SHIFT) as usize / ID_BYTES, &copy);
+            }
+            Counted::Long(bytes) => take(count, bytes.len() / ID_BYTES, &|ids| decode(bytes, ids)),
+        });
     }
 
     /// Appends the fragments in sorted order, with `first` before each.
     pub fn append_to(&self, rows: &mut Rows, first: &[u32]) {
-        let unsorted = Self::rows([self]);
+        let mut unsorted = Rows::default();
+        let mut ids = Vec::new();
+        self.each(&mut |count, n, copy| {
+            ids.resize(n, 0);
+            copy(&mut ids);
+            unsorted.push(&[], &ids, count);
+        });
         let mut sorted: Vec<(&[u32], u64)> = unsorted.iter().collect();
         sorted.sort_unstable();
         for (ids, count) in sorted {
@@ -137,15 +143,9 @@ fn key(text: &[u32], start: usize, length: usize) -> Option<u128> {
     Some(ids & ((1 << (ID_BITS * length)) - 1) | ((ID_BYTES * length) as u128) << LENGTH_SHIFT)
 }
 
-/// The ids of a fragment.
-fn decode(fragment: Counted, ids: &mut Vec<u32>) {
-    ids.clear();
-    let id = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
-    match fragment {
-        Counted::Short(key) => {
-            let length = (key >> LENGTH_SHIFT) as usize / ID_BYTES;
-            ids.extend((0..length).map(|i| (key >> (ID_BITS * i)) as u32 & KEY_ID));
-        }
-        Counted::Long(bytes) => ids.extend(bytes.chunks_exact(ID_BYTES).map(id)),
+/// The ids of a string.
+fn decode(bytes: &[u8], ids: &mut [u32]) {
+    for (id, bytes) in ids.iter_mut().zip(bytes.chunks_exact(ID_BYTES)) {
+        *id = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
     }
 }

@@ -1,7 +1,5 @@
 //! Results of a pass as rows, to add up those of several processes.
 
-use crate::train::cells::Words;
-
 /// Kind of row, and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
@@ -54,12 +52,6 @@ impl Rows {
         }
         self.offsets.push(self.keys.len() as i64);
         self.counts.push(count);
-    }
-
-    /// The keys as words of a merge loop, weighted by the counts.
-    pub fn words(&self) -> Result<Words, String> {
-        let key = |i: usize| &self.keys[self.offsets[i] as usize..self.offsets[i + 1] as usize];
-        Words::new(&self.counts, |i| key(i).iter().copied())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&[u32], u64)> {

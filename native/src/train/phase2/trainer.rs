@@ -5,7 +5,6 @@
 //! short fragments that repeat, and they are counted like the words of phase 1. Seams are counted in a hashed sketch
 //! that never underestimates, so there may be too few cuts, but never a wrong one.
 
-use super::fragments::Fragments;
 use super::partial::{self, Rows, Table};
 use super::sample::{Size, LEVELS};
 use super::sketch::{Sketch, MAX_WEIGHT};
@@ -269,6 +268,9 @@ impl Trainer {
         let mut workers = std::mem::take(&mut self.workers).into_iter();
         let mut total = workers.next().expect("at least one thread");
         let threads = workers.len() + 1;
+        if self.live.is_some() {
+            self.encoder.drop_states(); // most memory is needed from here to the merge loop
+        }
         for worker in workers {
             total.fragments.merge(worker.fragments);
             total.sample.merge(worker.sample);
@@ -312,7 +314,7 @@ impl Trainer {
         rules: &MergeRules,
         progress: impl FnMut(usize) -> bool,
     ) -> Result<(Report, Stop), String> {
-        let words = Fragments::rows(self.workers[0].sample.levels().map(|(_, level)| &level.pieces)).words()?;
+        let words = Words::new(|take| self.workers[0].sample.levels().for_each(|(_, level)| level.pieces.each(take)))?;
         let mut merging = self.merge_loop(words, rules, 1, RejectedPairs::default(), None);
         let stop = merging.run(total, progress);
         Ok((merging.finish().0, stop))
@@ -331,9 +333,9 @@ impl Trainer {
     ) -> Result<(&Report, Stop), String> {
         assert_eq!(self.applied, self.found.merges.len(), "the fragments have seen all merges");
         let rejected_pairs = std::mem::take(&mut self.rejected_pairs);
-        let rows = Fragments::rows([&std::mem::take(&mut self.workers[0].fragments)]);
-        let words = rows.words()?;
-        drop(rows);
+        let fragments = std::mem::take(&mut self.workers[0].fragments);
+        let words = Words::new(|take| fragments.each(take))?;
+        drop(fragments);
         let mut merging = self.merge_loop(words, rules, min_count, rejected_pairs, judge);
         let stop = merging.run(total.saturating_sub(self.found.merges.len()), progress);
         let (report, rejected_pairs) = merging.finish();

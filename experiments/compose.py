@@ -21,7 +21,7 @@ from experiments.arms import check_arms, check_name, preset_settings
 from experiments.config import ArmConfig, Config, schema, storable
 from experiments.logging.tracking import check_installed
 from experiments.numbers import with_sizes
-from experiments.shell import setting
+from experiments.shell import setting, with_plain_keys
 from superbpe.rules import PRESETS
 from tokenizer.errors import UserError, did_you_mean
 from tokenizer.fields import limits_of
@@ -170,7 +170,11 @@ def normalized(overrides: Sequence[str]) -> list[str]:
     for text in overrides:
         key, equals, value = text.partition("=")
         adds = "++" if _FREE.match(key) else ""
-        texts.append(f"{adds}{key}{equals}{with_sizes(value) if _SIZES.search(key) else value}")
+        if adds:
+            value = with_plain_keys(value)
+        if _SIZES.search(key):
+            value = with_sizes(value)
+        texts.append(f"{adds}{key}{equals}{value}")
     return texts
 
 
@@ -261,8 +265,10 @@ def _explained(error: BaseException) -> UserError:
     if isinstance(error, MissingConfigException) and error.options is not None:
         group, _, chosen = (error.missing_cfg_file or "").rpartition("/")
         hint = did_you_mean(chosen, error.options)
-        extra = "; launchers come with an extra: pip install '.[sweep]' in the clone" * (group == "hydra/launcher")
-        return UserError(f"{group}={chosen} does not exist{hint}; known: {', '.join(error.options)}{extra}")
+        known = ", ".join(error.options)
+        if group == "hydra/launcher":
+            known += "; launchers come with an extra: pip install '.[sweep]' in the clone"
+        return UserError(f"{group}={chosen} does not exist{hint}; known: {known}")
     lines = str(error).splitlines() or [type(error).__name__]
     where = next((line.split(":", 1)[1].strip() for line in lines if line.strip().startswith("full_key:")), "")
     message = lines[0].strip()

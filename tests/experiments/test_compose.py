@@ -1,7 +1,7 @@
 import pytest
 
 from experiments.cli import main
-from experiments.cli.compose import check, load
+from experiments.compose import check, load
 from tests.properties import quick_first
 from tokenizer.errors import UserError
 
