@@ -46,7 +46,7 @@ class Pattern:
         return quoted(self.regex) if self.name == "custom" else self.name
 
 
-_CORE = [Pattern(name.replace("seed-plus", "spans-plus"), regex) for name, regex in _native.named_patterns()]
+_CORE = [Pattern(name, regex) for name, regex in _native.named_patterns()]
 _BY_NAME = {pattern.name: pattern for pattern in _CORE}
 _BY_NAME["digits-fence"] = Pattern("digits-fence", _native.DIGITS + "+")
 _BY_REGEX = {pattern.regex: pattern for pattern in _BY_NAME.values()}

@@ -60,7 +60,7 @@ def test_pieces_of_named_patterns(name, text, pieces):
         ("1\ufe0f\u20e3 #\u20e3 12\u20e3", ["1\ufe0f\u20e3", " #\u20e3", " ", "12", "\u20e3"]),
     ],
 )
-def test_what_seed_plus_keeps_together(text, pieces):
+def test_what_spans_plus_keeps_together(text, pieces):
     assert split(text, "spans-plus") == pieces
 
 

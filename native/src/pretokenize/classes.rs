@@ -16,7 +16,7 @@ pub const SPACE: u8 = 4; // \s
 pub const UPPER: u8 = 8; // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
 pub const LOWER: u8 = 16; // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 pub const DIGIT: u8 = 32; // \d, which is \p{Nd}
-pub const EMOJI: u8 = 64; // first character of an emoji cluster in seed-plus
+pub const EMOJI: u8 = 64; // first character of an emoji cluster in spans-plus
 pub const ANY_NUMBER: u8 = 128; // DIGITS
 
 /// Characters that `[^\s\p{L}\p{N}]` excludes.

@@ -11,9 +11,9 @@ mod fence_scanners;
 pub mod patterns;
 mod scalar;
 pub mod scanner;
-mod seed_plus;
 mod sentences;
 pub mod sink;
+mod spans_plus;
 #[cfg(test)]
 pub(crate) mod tests;
 mod wide;

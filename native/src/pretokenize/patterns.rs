@@ -9,7 +9,7 @@ pub enum Kind {
     Cl100k,
     Llama3,
     Digits1,
-    SeedPlus,
+    SpansPlus,
     O200k,
     Superbpe,
     UwPaper,
@@ -71,7 +71,7 @@ macro_rules! contractions {
 /// emoji cluster (flag, keycap, or symbols joined by U+200D); after a number, an exponent, a group of thousands with
 /// its separator, or the first decimals with their point; words; up to three digits; a percent sign stays with its
 /// digits; punctuation, which stops at an emoji.
-const SEED_PLUS: &str = concat!(
+const SPANS_PLUS: &str = concat!(
     "['\u{2019}](?:[sStTmMdD]|[lL]{2}|[vVrR][eE])",
     "| ?(?:[",
     flags!(),
@@ -114,7 +114,7 @@ pub const NAMED: &[(&str, &str, Kind)] = &[
     ("llama3", llama3!(contractions!(), r"\p{N}{1,3}", ""), Kind::Llama3),
     // Qwen2's and Qwen2.5's: every digit on its own.
     ("digits1", llama3!(contractions!(), r"\p{N}", ""), Kind::Digits1),
-    ("seed-plus", SEED_PLUS, Kind::SeedPlus),
+    ("spans-plus", SPANS_PLUS, Kind::SpansPlus),
     ("o200k", o200k!(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"), Kind::O200k),
     // The first stage of the released SuperBPE (2025), and the fence of its second stage.
     ("superbpe", o200k!(""), Kind::Superbpe),

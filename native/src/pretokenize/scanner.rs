@@ -3,7 +3,7 @@
 use super::bounded_regex::{Meter, Regex, BOUNDS};
 use super::patterns::{Kind, DIGITS, EQUIVALENT, NAMED};
 use super::sink::Sink;
-use super::{classes::CLASSES, fence_scanners, scalar, seed_plus, sentences, windows};
+use super::{classes::CLASSES, fence_scanners, scalar, sentences, spans_plus, windows};
 use crate::runtime::quoting::quoted;
 use crate::text::masks::{Block, Bytes, BLOCK};
 use crate::text::unit::Unit;
@@ -102,7 +102,7 @@ impl Scanner {
     pub fn cuts_after_words(&self) -> bool {
         match self {
             Self::Named(kind) => match kind {
-                Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => true,
+                Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SpansPlus => true,
                 Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace | Kind::Phrases => true,
                 Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence | Kind::DigitsFence => false,
                 Kind::SentenceFence | Kind::PhrasesFence | Kind::Whole => false,
@@ -152,7 +152,7 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sin
         Kind::Digits1 => {
             words!(|bytes, at| windows::cl100k::<B, 1>(classes, bytes, text, at), scalar::cl100k::<false, 1>)
         }
-        Kind::SeedPlus => words!(|bytes, at| windows::seed_plus::<B>(bytes, text, at), seed_plus::seed_plus),
+        Kind::SpansPlus => words!(|bytes, at| windows::spans_plus::<B>(bytes, text, at), spans_plus::spans_plus),
         Kind::O200k => words!(|bytes, at| windows::o200k::<B, true>(classes, bytes, text, at), scalar::o200k::<true>),
         Kind::Superbpe => {
             words!(|bytes, at| windows::o200k::<B, false>(classes, bytes, text, at), scalar::o200k::<false>)

@@ -3,7 +3,7 @@
 use super::classes::{Classes, CLASSES};
 use super::patterns::{Kind, DIGITS, NAMED};
 use super::scanner::{named_pieces, Scanner};
-use super::{bounded_regex::Regex, fence_scanners, scalar, seed_plus};
+use super::{bounded_regex::Regex, fence_scanners, scalar, spans_plus};
 use crate::runtime::random::Random;
 use crate::text::masks::Portable;
 use crate::text::unit::Unit;
@@ -71,7 +71,7 @@ pub fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
         Kind::Cl100k => each(&scalar::cl100k::<true, 3>),
         Kind::Llama3 => each(&scalar::cl100k::<false, 3>),
         Kind::Digits1 => each(&scalar::cl100k::<false, 1>),
-        Kind::SeedPlus => each(&seed_plus::seed_plus),
+        Kind::SpansPlus => each(&spans_plus::spans_plus),
         Kind::O200k => each(&scalar::o200k::<true>),
         Kind::Superbpe => each(&scalar::o200k::<false>),
         Kind::UwPaper => each(&scalar::uw_paper),

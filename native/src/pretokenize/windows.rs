@@ -10,8 +10,8 @@
 use super::{
     classes::Classes,
     scalar::{contraction, small_contraction},
-    seed_plus::{self, may_continue_number},
     sink::Sink,
+    spans_plus::{self, may_continue_number},
     wide::Wide,
 };
 use crate::text::masks::{Bytes, BLOCK, PADDING};
@@ -234,7 +234,7 @@ pub fn cl100k<B: Bytes, const DIGITS: usize>(table: &Classes, bytes: &[u8; BLOCK
 }
 
 #[inline(always)]
-pub fn seed_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
+pub fn spans_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
     if may_continue_number(bytes[0]) {
         return Window { starts: 0, scalar: 1 };
     }
@@ -243,7 +243,7 @@ pub fn seed_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Windo
     let (starts, others, blank, _) = lines(block, &class);
     let mut starts = starts | numbers::<3>(class.number) | runs(class.letter) & !((blank | others) << 1);
     each_bit(block.equal(b'\'') & others, |i| {
-        let length = seed_plus::contraction(text, at + i);
+        let length = spans_plus::contraction(text, at + i);
         if length > 0 {
             starts |= bit(i + length);
         }

@@ -61,7 +61,7 @@ fn named(kind: Kind, seam: &Seam) -> Place {
     match kind {
         // Words. All of them end before white space that is not part of a line's end, and continue a run of letters
         // only with letters, marks and contractions.
-        Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => words(kind, seam),
+        Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SpansPlus => words(kind, seam),
         Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace | Kind::Phrases => words(kind, seam),
         // A space may continue a phrase. Alone, the text after it begins with the same piece.
         Kind::PhrasesFence if seam.next == 0x20 && left & (UPPER | LOWER) != 0 => Place::Apart,
@@ -98,9 +98,9 @@ fn words(kind: Kind, seam: &Seam) -> Place {
         0x0A => left & (LETTER | NUMBER) != 0,
         // Contractions continue a word with either apostrophe.
         0x27 | 0x2019 => false,
-        0x2B | 0x2D if matches!(kind, Kind::SeedPlus) => false, // 1e-5
+        0x2B | 0x2D if matches!(kind, Kind::SpansPlus) => false, // 1e-5
         _ if left & LETTER == 0 || matches!(kind, Kind::Whitespace) => false,
-        _ if right & NUMBER != 0 => !matches!(kind, Kind::SeedPlus), // 1e5
+        _ if right & NUMBER != 0 => !matches!(kind, Kind::SpansPlus), // 1e5
         _ => right & (NOT_OTHER | UPPER | LOWER) == 0,
     };
     if ends {

@@ -1,4 +1,4 @@
-//! The scanner of `seed-plus`; see its regex in `patterns.rs`.
+//! The scanner of `spans-plus`; see its regex in `patterns.rs`.
 
 use std::ops::RangeInclusive;
 
@@ -104,7 +104,7 @@ fn after_number(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
 }
 
 #[inline(always)]
-pub fn seed_plus(classes: &Classes, text: &[u8], at: usize) -> usize {
+pub fn spans_plus(classes: &Classes, text: &[u8], at: usize) -> usize {
     let contraction = contraction(text, at);
     if contraction > 0 {
         return at + contraction;
