@@ -187,4 +187,7 @@ def _check_hf_file(path: Path, written: dict[str, str], tokenizer: Stored) -> No
     if HF_FILE in written and hashlib.sha256(read_bytes(path)).hexdigest() != written[HF_FILE]:
         found, expected = read_json(path, _REMEDY), hf_json(tokenizer)
         if parts := [part for part in expected if part != "version" and found.get(part) != expected[part]]:
-            raise UserError(f"{path} was changed in its {parts[0]!r}, which would change ids. Restore it")
+            raise UserError(
+                f"{path} was changed in its {parts[0]!r}, which would change ids. Restore it, or copy it out of the "
+                "folder to use it as it is"
+            )
