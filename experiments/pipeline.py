@@ -313,3 +313,12 @@ def _torch_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+if __name__ == "__main__":  # the same as `superbpe pipeline`, for launchers that start a module
+    import sys
+
+    from experiments.__main__ import main
+
+    sys.argv[:1] = ["superbpe", "pipeline"]
+    main()
