@@ -106,7 +106,7 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     longest = config.eval.context_bytes if budget else math.inf
     existing = load_existing(context, arms, longest) if "train_bpe" in stages else {}
     untraced: dict[str, str] = {}
-    if context.cluster is not None:
+    if context.cluster is not None and config.runner.address is not None:  # otherwise all tasks run on this machine
         context.cluster.check_folder(context.store.root)
     wanted = "shard" in stages or bool(existing)
 

@@ -53,12 +53,12 @@ def remove_folder(path: Path, *, ignore_errors: bool = False) -> None:
         shutil.rmtree(path, ignore_errors=ignore_errors)
 
 
-def remove_at_once(path: Path) -> None:
+def remove_at_once(path: Path, *, ignore_errors: bool = False) -> None:
     """Delete a folder, if it exists. It is renamed first, so that it is never half deleted under its name."""
     if path.exists():
         doomed = partial_name(path)
         path.rename(doomed)
-        remove_folder(doomed, ignore_errors=True)
+        remove_folder(doomed, ignore_errors=ignore_errors)
 
 
 @contextmanager

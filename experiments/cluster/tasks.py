@@ -301,7 +301,7 @@ class Cluster:
         """
         affinity = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         asked: dict[Any, Task] = {}
-        with TemporaryDirectory(prefix=".tasks-", dir=folder.resolve()) as place:
+        with TemporaryDirectory(prefix=".tasks-", dir=folder.resolve(), ignore_cleanup_errors=True) as place:
             for node in self.ray.nodes():
                 if node["Alive"] and node["Resources"].get("CPU", 0) >= self.threads:
                     on_node = affinity(node["NodeID"], soft=True)

@@ -321,7 +321,7 @@ class Store:
 
     def remove(self, name: str) -> None:
         """Delete an artifact."""
-        remove_at_once(self.root / name)
+        remove_at_once(self.root / name, ignore_errors=True)
 
     @contextmanager
     def lock(self, name: str, *, wait: bool = True) -> Iterator[bool]:

@@ -11,6 +11,8 @@ use crate::runtime::memory::{huge_filled, prefetch};
 const COUNTERS: usize = 1 << 22;
 /// Seams are prefetched this many seams ahead.
 const AHEAD: usize = 64;
+/// Number of seams that are looked at together.
+pub(super) const BLOCK: usize = 1 << 12;
 /// Counters saturate here, so no threshold may be higher.
 const SATURATED: u32 = u32::MAX / 2;
 /// Maximum weight of a document: even if all threads add it at once, the counter passes SATURATED without overflow.
@@ -30,17 +32,19 @@ impl Sketch {
 
     /// Adds the seams of whole pieces, whose first tokens have `FIRST`. `slots` is scratch space.
     pub(super) fn add_all(&self, pieces: &[u32], weight: u32, slots: &mut Vec<usize>) {
-        slots.resize(pieces.len(), 0);
-        let mut n = 0;
-        for seam in pieces.windows(2) {
-            slots[n] = slot(seam);
-            n += usize::from(seam[1] & FIRST == 0); // often mispredicted as a branch
-        }
-        for i in 0..n {
-            if let Some(&ahead) = slots.get(i + AHEAD) {
-                prefetch(&self.0, ahead);
+        slots.resize(BLOCK, 0);
+        for block in (1..pieces.len()).step_by(BLOCK) {
+            let mut n = 0;
+            for seam in pieces[block - 1..pieces.len().min(block + BLOCK)].windows(2) {
+                slots[n] = slot(seam);
+                n += usize::from(seam[1] & FIRST == 0); // often mispredicted as a branch
             }
-            self.add(slots[i], weight);
+            for i in 0..n {
+                if let Some(&ahead) = slots.get(i + AHEAD) {
+                    prefetch(&self.0, ahead);
+                }
+                self.add(slots[i], weight);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sketch::{is_live, Sketch};
+use super::sketch::{is_live, Sketch, BLOCK};
 use super::{fragments::Fragments, sample, sample::Sample};
 use crate::encode::packed::{FIRST, ID};
 use crate::encode::{level2::Level2State, spans::by_firsts, superwords::Superwords};
@@ -163,18 +163,22 @@ impl Worker {
     /// Counts the fragments between dead seams. They are found without a branch, which would often be mispredicted.
     /// Returns the number of live seams.
     fn cut(&mut self, pieces: &[u32], live: &[u8], times: u64) -> u64 {
-        self.places.resize(pieces.len() + 1, 0);
-        let mut n = 0;
-        for (end, seam) in (1..).zip(pieces.windows(2)) {
-            self.places[n] = end;
-            n += usize::from((seam[1] & FIRST != 0) | !is_live(live, seam));
+        self.places.resize(BLOCK, 0);
+        let (mut start, mut n_cuts) = (0, 0);
+        for block in (1..pieces.len()).step_by(BLOCK) {
+            let mut n = 0;
+            for end in block..pieces.len().min(block + BLOCK) {
+                let seam = &pieces[end - 1..=end];
+                self.places[n] = end;
+                n += usize::from((seam[1] & FIRST != 0) | !is_live(live, seam));
+            }
+            for &end in &self.places[..n] {
+                self.fragments.add(pieces, start..end, times);
+                start = end;
+            }
+            n_cuts += n;
         }
-        self.places[n] = pieces.len();
-        let mut start = 0;
-        for &end in &self.places[..=n] {
-            self.fragments.add(pieces, start..end, times);
-            start = end;
-        }
-        (pieces.windows(2).len() - n) as u64
+        self.fragments.add(pieces, start..pieces.len(), times);
+        (pieces.windows(2).len() - n_cuts) as u64
     }
 }
