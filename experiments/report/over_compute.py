@@ -170,7 +170,7 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
             try:
                 override = OverridesParser.create().parse_override(with_plain_keys(text))
                 kind, value = override.key_or_group.removeprefix("eval.weights")[1:], cast("Any", override.value())
-                weights |= {name: float(weight) for name, weight in ({kind: value} if kind else value).items()}
+                weights |= {str(name): float(weight) for name, weight in ({kind: value} if kind else value).items()}
             except (HydraException, AttributeError, TypeError, ValueError):
                 raise UserError(f"{text}: write eval.weights={{KIND: NUMBER}}, with ASCII names") from None
         else:
