@@ -25,7 +25,7 @@ from experiments.progress import console, line
 from experiments.shell import operand, reading_options
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, did_you_mean, listed
-from tokenizer.files import TOKENIZER_FILES, shown, weighted
+from tokenizer.files import TOKENIZER_FILES, is_remote, shown, weighted
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
@@ -430,17 +430,25 @@ def say_left(left: Sequence[str], of_model: str = "") -> None:
 
 
 @contextmanager
-def out_folder(folder: Path, option: str = "--out", *, new: bool = False) -> Iterator[Path]:
+def out_folder(folder: Path, option: str = "--out", *, new: bool = False, texts: Iterable[str] = ()) -> Iterator[Path]:
     """Create a folder for results before the work starts, and remove what was created if the work leaves it empty.
 
     Args:
         folder: The folder.
         option: The option that names it.
         new: Whether it must be empty. The block gets another folder, which replaces it at the end.
+        texts: Paths of text. A later command that reads one of their folders would read results in it as text.
 
     Raises:
-        UserError: The folder cannot be written to, or is not empty.
+        UserError: The folder cannot be written to, is not empty, or is, contains or lies inside a folder of text.
     """
+    for text in texts:
+        place, out = Path(os.path.expanduser(text)).resolve(), folder.resolve()  # noqa: PTH111 (unknown users)
+        if not is_remote(text) and place.is_dir() and (place.is_relative_to(out) or out.is_relative_to(place)):
+            raise UserError(
+                f"{option} {folder} would mix its tables with the text in {text}, and later commands would read them "
+                "as text; name a folder elsewhere"
+            )
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     if new and os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise UserError(f"{option} {folder} exists; name another folder, or remove it")

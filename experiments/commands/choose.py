@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> None:
     against = {name: open_any(path) for name, path in tokenizers_of(arguments.against).items()}
     text = open_sources(arguments, arguments.text)
     needs_pages()
-    with out_folder(arguments.out) as out:
+    with out_folder(arguments.out, texts=text.config.all_paths) as out:
         choice = choose_tokenizers(
             text,
             against=against,

@@ -98,7 +98,8 @@ def run(arguments: argparse.Namespace) -> None:
     tokenizers = {name: _open(path, pattern_of(arguments, paths, name)) for name, path in paths.items()}
     training = _training(arguments, paths)
     needs_pages()
-    with out_folder(arguments.out) as out:
+    texts = [path for one in (text, *training.values()) for path in one.config.all_paths]
+    with out_folder(arguments.out, texts=texts) as out:
         found = measure_fertility(
             tokenizers, text, reference=arguments.reference, training=training,
             parallel=arguments.parallel, alpha=arguments.alpha, deployment=arguments.deployment,

@@ -8,7 +8,6 @@ at that size of the vocabulary.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-_TEXT = re.compile(r"(?!(tokens|merges)-).*\.(txt|jsonl|ndjson|parquet)(\.\w+)?")
-"""Names of files of text, unlike those of the tables that are written."""
-
 
 def parser() -> Parser:
     """Arguments of the command."""
@@ -67,10 +63,8 @@ def run(arguments: argparse.Namespace) -> None:
     paths = tokenizers_of([arguments.tokenizer, *arguments.against])
     patterns = {name: pattern_of(arguments, paths, name) for name in paths}
     tokenizers = {name: open_exact(path, pattern=patterns[name]) for name, path in paths.items()}
-    if text := [path.name for path in arguments.out.glob("*") if _TEXT.fullmatch(path.name)]:
-        raise UserError(f"--out {arguments.out} has text ({min(text)}), with which tables would be read; name another")
     needs_pages()
-    with out_folder(arguments.out) as out:
+    with out_folder(arguments.out, texts=arguments.text) as out:
         found = inspect_vocabulary(
             tokenizers,
             open_text(arguments, arguments.text) if arguments.text else [],

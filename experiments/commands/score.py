@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.context_bytes, weights=weights, batch_tokens=arguments.batch_tokens, cluster=arguments.cluster
     )
     reporter = Reporter()
-    with out_folder(arguments.out) as out:
+    with out_folder(arguments.out, texts=corpus.config.all_paths) as out:
         found = score_models(
             models,
             corpus,

@@ -61,7 +61,7 @@ def download(url: str, manifest: Manifest, folder: Path, progress: Progress) -> 
 
 
 def _download(url: str, path: Path) -> None:
-    (source,) = remote.find(url, bool)
+    (source,) = remote.find(url, list)
     with path.open("wb") as file:
         file.writelines(source.blocks())
 

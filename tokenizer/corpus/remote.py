@@ -191,8 +191,8 @@ def has_magic(url: str) -> bool:
     return glob.has_magic(url) and url.partition("://")[0].lower() not in _WEB
 
 
-def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
-    """The files that a URL names: one file, the matches of a glob, or the files in a folder.
+def find(url: str, texts: Callable[[list[RemoteFile]], list[RemoteFile]]) -> list[RemoteFile]:
+    """The files that a URL names: one file, the matches of a glob, or the texts among the files of a folder.
 
     Raises:
         UserError: the place cannot be reached, or a package is missing.
@@ -205,7 +205,7 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
         addresses = [f"{scheme}://{name}" for name, about in entries.items() if about["type"] == "file"]
     files = [RemoteFile(shown(address), Stat(0, ""), address) for address in addresses]
     if len(files) > 1 and not has_magic(url):
-        files = list(filter(keep, files))
+        files = texts(files)
     stats = concurrently(RemoteFile.current, files, min(32, len(files)) or 1)
     return sorted(replace(file, stat=stat) for file, stat in zip(files, stats, strict=True))
 

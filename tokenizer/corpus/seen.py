@@ -225,7 +225,8 @@ def _files_of(trained: Sequence[Mapping[str, Any]], corpus: Corpus) -> list[str]
     known = {place for text in trained for place in text["places"]}
     for text in trained:
         for place in text["places"]:
-            with suppress(OSError, UserError):  # moved or deleted: only the hashes can tell
+            # Moved or deleted: only the hashes can tell. Training warned of the files that it left out.
+            with suppress(OSError, UserError), warnings.catch_warnings(action="ignore"):
                 found = [] if is_remote(place) else text_files.find([place], text["settings"].get("format"))
                 known |= {str(file.resolve()) for file, _ in found}
     return [str(file) for file, _ in corpus.heldout_files or corpus.files if str(file.resolve()) in known]

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from tokenizer.corpus import remote
 from tokenizer.corpus.config import FORMATS
 from tokenizer.corpus.records import COMPRESSIONS, ending, opened
 from tokenizer.corpus.remote import File, RemoteFile, Stat
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, counted, listed, quoted
 from tokenizer.files import TOKENIZER_FILES, check_file, confined, is_remote, read_json, shown
 
 _OTHER_ENDINGS = {"text": "txt", "ndjson": "jsonl", "json": "jsonl", "tsv": "csv"}
@@ -28,7 +28,11 @@ _WRITTEN = re.compile(
 """Endings of text that people write, which is read as .txt where it is named, or where a folder has nothing else."""
 READABLE = ".txt, .jsonl, .csv or .parquet"
 """Endings to name in messages; `format_of` knows their other spellings, and compressed files."""
+_SAVED = ["superbpe.json"], ["tokenizer.json", "tokenizer_config.json"]
+"""Files by which a folder has a tokenizer: ours, or in the format of Hugging Face."""
 _SAMPLE_BYTES = 1 << 16
+
+_F = TypeVar("_F", Path, RemoteFile)
 
 
 def find(paths: Iterable[str], form: str | None, cache: str | None = None) -> list[tuple[File, str]]:
@@ -71,11 +75,11 @@ def _made(cache: str) -> Path:
 
 def _matches(path: str) -> Sequence[File]:
     """The files that a path, a URL or a glob names; a UserError if there is none."""
+    left: list[File] = []
+    matches: Sequence[File]
     if is_remote(path):
-        if not (distant := remote.find(path, lambda file: format_of(file) is not None and not _of_tokenizer(file))):
-            raise UserError(f"{shown(path)}: no such file, or a folder without {READABLE} files")
-        return distant
-    if glob.has_magic(path) and not Path(path).exists():
+        matches = remote.find(path, lambda inside: [file for file in _texts(inside, left) if format_of(file)])
+    elif glob.has_magic(path) and not Path(path).exists():
         matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob rejects absolute patterns)
     elif (Path(path) / "dataset_dict.json").is_file():
         raise UserError(f"{path} has several splits of a dataset: name one of them, such as {path}/train")
@@ -83,19 +87,25 @@ def _matches(path: str) -> Sequence[File]:
         saved = read_json(Path(path) / "state.json").get("_data_files")  # `Dataset.save_to_disk` wrote the folder
         matches = [confined(Path(path), file.get("filename")) for file in saved or []]
     elif Path(path).is_dir():
-        inside = sorted(file for file in Path(path).rglob("*") if not _of_tokenizer(file))
+        inside = _texts(sorted(Path(path).rglob("*")), left)
         matches = [file for file in inside if format_of(file) not in (None, "arrow")]
         matches = matches or [file for file in inside if named_format(file) == "txt"]
     else:
         matches = [Path(path)]
-    if files := [match for match in matches if match.is_file()]:
+    said = f"{counted(len(left), 'file')} of tokenizers left out: {listed(left)}"
+    if files := [match for match in matches if isinstance(match, RemoteFile) or match.is_file()]:
+        if left:
+            warnings.warn(f"{said}; to read a file, name it", stacklevel=2)
         return files
+    said = f"; {said}" if left else ""
+    if is_remote(path):
+        raise UserError(f"{shown(path)}: no such file, or a folder without {READABLE} files{said}")
     what = "no such file"
     if Path(path).is_dir():
         what = f"the directory contains no {READABLE} file"
     elif Path(path).exists():
         check_file(Path(path))
-    raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
+    raise UserError(f"{path}: {what} (working directory: {Path.cwd()}){said}")
 
 
 def state(path: File) -> Stat:
@@ -133,9 +143,19 @@ def named_format(path: File | PurePath) -> str | None:
     return format_of(path) or ("txt" if _WRITTEN.fullmatch(ending(path)) else None)
 
 
-def _of_tokenizer(path: File | PurePath) -> bool:
-    """Whether a file in a folder belongs to a tokenizer, and is therefore not a text."""
-    return PurePath(str(path)).name in TOKENIZER_FILES
+def _texts(files: Sequence[_F], left: list[File]) -> list[_F]:
+    """The files of a folder without those of tokenizers that are saved in it, which are added to `left`."""
+    paths = set(map(str, files))
+    texts = []
+    for file in files:
+        name = PurePath(str(file)).name
+        folder = str(file).removesuffix(name)
+        is_saved = any({f"{folder}{marker}" for marker in markers} <= paths for markers in _SAVED)
+        if name in TOKENIZER_FILES and is_saved:
+            left.append(file)
+        else:
+            texts.append(file)
+    return texts
 
 
 def is_plain(path: File, form: str) -> bool:

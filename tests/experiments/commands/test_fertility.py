@@ -360,3 +360,23 @@ def test_mistakes_give_one_line(arguments, said, made, tmp_path, mistake):
     given = [argument.format(root=made.root) for argument in arguments]
     assert said in mistake("fertility", *given, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("out", ["", "text", "text/sub/new", "elsewhere"])
+def test_results_are_not_written_among_text(out, made, tmp_path, mistake):
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("some text")
+    model = made.root / "gpt2"
+    commands = [
+        ["fertility", model, "--text", f"a={tmp_path}/text"],
+        ["fertility", model, made.root / "english.jsonl", "--training", tmp_path / "text"],
+        ["inspect", model, "--text", tmp_path / "text"],
+        ["choose", f"a={tmp_path}/text:2"],
+    ]
+    for command in commands if out != "elsewhere" else commands[2:3]:
+        words = [*map(str, command), "--out", str(tmp_path / out)]
+        if out == "elsewhere":
+            assert main.run(words) == 0
+        else:
+            assert "would mix its tables with the text in" in mistake(*words)
+    assert [path.name for path in (tmp_path / "text").iterdir()] == ["a.txt"]

@@ -136,7 +136,6 @@ def test_mistakes_are_one_line(arguments, said, folders, tmp_path, mistake):
     command = [argument.format(root=folders) for argument in arguments]
     assert said in mistake("inspect", *command, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert "has text (empty.txt), with which" in mistake("inspect", folders / "gpt2", "--out", folders)
 
 
 def test_the_history_is_a_log_per_tokenizer(tmp_path):

@@ -38,9 +38,7 @@ def test_every_form_gives_the_same_documents(name, forms, sample):
 
 @pytest.fixture
 def many(tmp_path, sample):
-    """A folder of files of several kinds and sizes, with a tokenizer, and their documents in order."""
-    for name in ("superbpe.json", "merges.txt"):
-        (tmp_path / name).write_text("a b\n")
+    """A folder of files of several kinds and sizes, and their documents in order."""
     split = [sample[i : i + 1 + i % 40] for i in range(0, 400, 40)]
     for number, texts in enumerate(split):
         write_jsonl(tmp_path / f"{number}.jsonl{('', '.gz', '.zst')[number % 3]}", [{"text": text} for text in texts])

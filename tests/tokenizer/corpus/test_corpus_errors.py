@@ -39,6 +39,10 @@ def test_a_split_of_a_saved_dataset_must_be_named(forms):
 def test_an_empty_directory_and_an_empty_corpus_are_errors(tmp_path):
     with pytest.raises(UserError, match=r"the directory contains no \.txt, \.jsonl, \.csv or \.parquet file"):
         documents(tmp_path)
+    (tmp_path / "bpe").mkdir()
+    (tmp_path / "bpe" / "superbpe.json").write_text("{}")
+    with pytest.raises(UserError, match=r"contains no .* file .*; 1 file of tokenizers left out: .*superbpe\.json$"):
+        documents(tmp_path)
     for name, data in [
         ("a.txt", b""),
         ("a.jsonl", b"\n \n"),

@@ -162,14 +162,25 @@ def test_counts_of_several_readers_equal_those_of_local_files(endpoint, local):
 
 @pytest.mark.parametrize("kind", ["s3://bucket/{}", "hf://datasets/org/name/{}"])
 def test_globs_and_folders_name_the_same_files_as_local_ones(kind, endpoint, local):
+    tokenizers = {"ours/merges.txt", "ours/superbpe.json", "hf/tokenizer.json", "hf/tokenizer_config.json"}
+    named_alike = {"deep/external.json", "deep/merges.txt", "deep/tokenizer.json", "deep/vocab.json"}
+    for name in {"deep/g.txt"} | tokenizers | named_alike:
+        (local / name).parent.mkdir(exist_ok=True)
+        (local / name).write_text("deep")
+        endpoint.objects |= {f"{place}/data/{name}": b"deep" for place in ("bucket", "org/name")}
     for place in ("bucket", "org/name"):
-        endpoint.objects |= {f"{place}/data/README.md": b"no text", f"{place}/data/deep/g.txt": b"deep"}
-    (local / "deep").mkdir()
-    (local / "deep" / "g.txt").write_text("deep")
-    for pattern in ("*.jsonl", "*.jsonl*", "**/*.txt", "[a-c].*", "?.parquet", ""):
+        endpoint.objects[f"{place}/data/README.md"] = b"no text"
+    for pattern in ("*.jsonl", "*.jsonl*", "**/*.txt", "[a-c].*", "?.parquet"):
         near = sorted(file.relative_to(local).as_posix() for file, _ in Corpus(_paths(f"{local}/{pattern}")).files)
         far = [str(file).partition("data/")[2] for file, _ in Corpus(_paths(kind.format(f"data/{pattern}"))).files]
         assert far == near, pattern
+    left = "^4 files of tokenizers left out: .*" + ".*, .*".join(map(re.escape, sorted(tokenizers)))
+    for place in (str(local), kind.format("data")):
+        with pytest.warns(UserWarning, match=left):
+            found = {str(file) for file, _ in Corpus(_paths(place)).files}
+        names = {*NAMES, "deep/g.txt"} | named_alike
+        assert len(found) == len(names)
+        assert all(any(file.endswith(f"/{name}") for file in found) for name in names)
 
 
 def test_a_folder_that_cannot_be_listed_is_not_left_out(endpoint, monkeypatch):
