@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.findings.further import luck_of
+from experiments.findings.next_step import FROM_ELSEWHERE
 from experiments.results import ArmRecord, ComparisonRecord, Scores
 from experiments.stages.plan import DEFAULT_DEPLOYMENT, Amounts, reasons_unequal
 from experiments.stages.shards import EncodedArm
@@ -208,6 +209,11 @@ class Findings:
     def trained_here(self) -> bool:
         """Whether all models were trained by this program, so that their training is known."""
         return all(arm.trained_here for arm in self.arms)
+
+    @property
+    def own_shapes(self) -> bool:
+        """Whether serving is priced by the shape of each arm's model, not of the deployed one: of all arms alike."""
+        return not self.trained_here or any(arm.settings.get("recipe") == FROM_ELSEWHERE for arm in self.arms)
 
     @property
     def demonstration(self) -> bool:

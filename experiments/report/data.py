@@ -120,7 +120,8 @@ def _answer(result: Findings) -> dict[str, Any] | None:
         {name: value.summary() if isinstance(value, Comparison) else value for name, value in vars(line).items()}
         for line in measured
     ]
-    return {"columns": table.header, "rows": table.rows, "exchange": answer.exchange_sentences(result), "lines": lines}
+    priced, exchange = "scored" if result.own_shapes else "deployed", answer.exchange_sentences(result)
+    return {"columns": table.header, "rows": table.rows, "priced": priced, "exchange": exchange, "lines": lines}
 
 
 def _learning(result: Findings) -> Iterator[dict[str, Any]]:
