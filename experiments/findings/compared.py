@@ -65,6 +65,7 @@ class ScoredArm(EncodedArm):
         compared: The evaluations on the documents that the arms are compared on (`Findings.documents`).
         scores: Scores over all seeds, on the same documents.
         barred: Why the arm takes part in no verdict; empty if it does.
+        untraced: Why it is unknown whether its tokenizer was trained on the held-out text; empty if it is known.
     """
 
     lms: Sequence[Artifact[TrainedModel]]
@@ -73,6 +74,7 @@ class ScoredArm(EncodedArm):
     compared: Sequence[Evaluation]
     scores: Scores
     barred: str = ""
+    untraced: str = ""
 
     @property
     def trained_here(self) -> bool:
@@ -460,6 +462,7 @@ def record(result: Findings) -> ComparisonRecord:
                 verdict="" if compared is None else compared.verdict,
                 withheld=arm.barred if compared is None else compared.withheld,
                 settings=arm.settings,
+                untraced=arm.untraced,
                 tuning=tuning,
                 luck=luck,
             )

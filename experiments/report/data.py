@@ -17,7 +17,6 @@ from experiments.findings.verdict import at_scale_of, conditions, detail, lost_t
 from experiments.numbers import percent_change, signed
 from experiments.report import texts
 from experiments.report.labels import describe_phase1
-from experiments.settings import UNTRACED
 from experiments.stages.contamination import sentence
 from experiments.stages.models import METRICS
 from lm.evaluate.comparison import Comparison
@@ -200,7 +199,7 @@ def _row(arm: ScoredArm, deployment: Deployment) -> dict[str, Any]:
         "transition": _transition(tokenizer),
         "software": arm.artifact.contents.software,
         "text_lost": lost_text(arm),
-        "untraced": arm.settings.get(UNTRACED, ""),
+        "untraced": arm.untraced,
         "barred": arm.barred,
         "superwords": len(tokenizer.superword_ids()),
         "bytes_per_token": scores.bytes_per_token,

@@ -1,5 +1,6 @@
 """Tables that a run prints."""
 
+import dataclasses
 import io
 import re
 from types import SimpleNamespace
@@ -30,7 +31,7 @@ def groups():
 def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change():
     arms = [measured_arm(label, shift, changed=n) for label, shift, n in (("a", 0, 0), ("b", -0.5, 0), ("c", 0, 98))]
     arms[1].tokenizer.superword_ids = lambda: [1, 2, 3]
-    arms[1].settings["untraced"] = "it has no record"
+    arms[1] = dataclasses.replace(arms[1], untraced="it has no record")
     tables = {}
     reporter = SimpleNamespace(say=lambda *_, **__: None)
     reporter.table = lambda table: tables.update({table.title: [table.header, *table.rows]})
