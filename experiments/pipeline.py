@@ -17,7 +17,7 @@ from experiments.arms import resolve_arms
 from experiments.config import part, recorded
 from experiments.progress import Reporter
 from experiments.runs import chains, list_runs
-from experiments.settings import UNTRACED, resolved
+from experiments.settings import resolved
 from experiments.stages import STAGES, corpus, heldout
 from experiments.stages.context import open_context
 from experiments.stages.count import first_pass
@@ -267,13 +267,11 @@ def _described(
     overlap: Artifact[Contamination] | None,
     untraced: Mapping[str, str],
 ) -> Findings:
-    """Add what the pages say about a comparison: the settings of each arm, and the overlap."""
+    """Add what the pages say about a comparison: of each arm its settings and `untraced`, and the overlap."""
     named = []
     for arm, compared in zip(arms, result.arms, strict=True):
         settings = resolved(config, arm, model, compared.artifact.contents.revision)
-        if untraced.get(arm.name):
-            settings[UNTRACED] = untraced[arm.name]
-        named.append(dataclasses.replace(compared, settings=settings))
+        named.append(dataclasses.replace(compared, settings=settings, untraced=untraced.get(arm.name, "")))
     return dataclasses.replace(result, arms=named, overlap=overlap)
 
 

@@ -384,6 +384,7 @@ class ArmRecord(Contents):
         verdict: `better`, `worse` or `undecided` against the first arm, or `withheld`.
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`).
+        untraced: Why it is unknown whether its tokenizer was trained on the held-out text; empty if it is known.
         tuning: The choice of its learning rates; None if they were not tuned.
         luck: Its recipe on halves of the training text; None if it was not trained here or this was not measured.
     """
@@ -406,6 +407,7 @@ class ArmRecord(Contents):
     verdict: str = ""
     withheld: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    untraced: str = ""
     tuning: Tuning | None = None
     luck: Luck | None = None
 

@@ -21,9 +21,6 @@ _LEFT_OUT = {
     *(f"lm.train.{name}" for name in FREE_TO_CHANGE),
 }
 
-UNTRACED = "untraced"
-"""Setting of an arm: why it cannot be told whether its existing tokenizer was trained on the held-out text."""
-
 
 def resolved(config: Config, arm: Arm, model: ModelConfig, revision: str | None = None) -> dict[str, Any]:
     """Return the settings that decide an arm's tokenizer and its models, apart from the seed, with JSON values.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.findings.further import luck_of
+from experiments.findings.next_step import FROM_ELSEWHERE
 from experiments.results import ArmRecord, ComparisonRecord, Scores
 from experiments.stages.plan import DEFAULT_DEPLOYMENT, Amounts, reasons_unequal
 from experiments.stages.shards import EncodedArm
@@ -64,6 +65,7 @@ class ScoredArm(EncodedArm):
         compared: The evaluations on the documents that the arms are compared on (`Findings.documents`).
         scores: Scores over all seeds, on the same documents.
         barred: Why the arm takes part in no verdict; empty if it does.
+        untraced: Why it is unknown whether its tokenizer was trained on the held-out text; empty if it is known.
     """
 
     lms: Sequence[Artifact[TrainedModel]]
@@ -72,6 +74,7 @@ class ScoredArm(EncodedArm):
     compared: Sequence[Evaluation]
     scores: Scores
     barred: str = ""
+    untraced: str = ""
 
     @property
     def trained_here(self) -> bool:
@@ -208,6 +211,11 @@ class Findings:
     def trained_here(self) -> bool:
         """Whether all models were trained by this program, so that their training is known."""
         return all(arm.trained_here for arm in self.arms)
+
+    @property
+    def own_shapes(self) -> bool:
+        """Whether serving is priced by the shape of each arm's model, not of the deployed one: of all arms alike."""
+        return not self.trained_here or any(arm.settings.get("recipe") == FROM_ELSEWHERE for arm in self.arms)
 
     @property
     def demonstration(self) -> bool:
@@ -454,6 +462,7 @@ def record(result: Findings) -> ComparisonRecord:
                 verdict="" if compared is None else compared.verdict,
                 withheld=arm.barred if compared is None else compared.withheld,
                 settings=arm.settings,
+                untraced=arm.untraced,
                 tuning=tuning,
                 luck=luck,
             )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lm.scaling.gaps import Gap
 
 FROM_ELSEWHERE = "given"
-"""The recipe in the settings of models that were trained elsewhere."""
+"""The recipe in the settings of models that are scored as given, wherever they were trained."""
 _MOST_HELDOUT = 0.3
 """Largest share of the text that is worth holding out."""
 

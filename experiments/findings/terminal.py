@@ -8,7 +8,6 @@ from experiments.findings import answer, division
 from experiments.findings.verdict import BUDGETS, at_scale_of, detail, verdict
 from experiments.numbers import percent_change, si
 from experiments.progress import Lines, Table
-from experiments.settings import UNTRACED
 from experiments.stages.contamination import sentence
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def _main_numbers(title: str, result: Findings) -> Table:
         interval = scores.bits_per_byte_interval
         parts = {"superwords": len(tokenizer.superword_ids()), "untrained": int(arm.untrained().sum())}
         row = [
-            Lines(arm.label, "training text unknown" if UNTRACED in arm.settings else ""),
+            Lines(arm.label, "training text unknown" if arm.untraced else ""),
             Lines(f"{tokenizer.vocab_size:,}", *(f"{number:,} {name}" for name, number in parts.items() if number)),
             f"{scores.bytes_per_token:.3f}",
             Lines(f"{scores.bits_per_byte:.4f}", f"{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""),

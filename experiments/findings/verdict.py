@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.numbers import percent, si, signed
 from experiments.progress import Lines
-from experiments.settings import UNTRACED
 from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS, Decision
 from tokenizer.errors import counted
 
@@ -300,7 +299,7 @@ def _untraced(result: Findings) -> str:
     """The existing tokenizers that may have been trained on the held-out text."""
     labels: dict[str, list[str]] = {}
     for arm in result.arms:
-        labels.setdefault(arm.settings.get(UNTRACED, ""), []).append(arm.label)
+        labels.setdefault(arm.untraced, []).append(arm.label)
     labels.pop("", None)
     return "".join(
         f" Training text unknown: {_listed(names, len(names))} may have been trained on the held-out text, which would "

@@ -46,6 +46,7 @@ class _Group:
         store: Artifacts of that run.
         settings: The arm's settings that all of these runs share.
         models: The models and their scores by seed.
+        untraced: Reasons of the runs (`ScoredArm.untraced`).
     """
 
     entry: ArmRecord
@@ -53,6 +54,7 @@ class _Group:
     settings: dict[str, Any]
     models: dict[int, tuple[Artifact[TrainedModel], Artifact[Scores]]] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
+    untraced: set[str] = field(default_factory=set)
 
 
 def combine(
@@ -104,6 +106,7 @@ def combine(
                 before = group.settings.items()
                 group.settings = {key: value for key, value in before if entry.settings.get(key, ...) == value}
                 group.folders.add(run.folder)
+                group.untraced |= {entry.untraced} - {""}
     # Arms for which the experiment trained a phase 2 come last.
     ordered = sorted(groups.values(), key=lambda group: (group.entry.training or "").startswith("superbpe-"))
     labels = label_all(
@@ -223,7 +226,7 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ScoredArm:
     entry, store = group.entry, group.store
     training = next(iter(store.open_all([entry.shards] if entry.shards else [], ShardsFolder)), None)
     arm = replace(_encoded(entry, store), key=label, label=label, training=training, settings=group.settings)
-    return scored(arm, models, evaluations)
+    return replace(scored(arm, models, evaluations), untraced="; ".join(sorted(group.untraced)))
 
 
 def _encoded(entry: ArmRecord, store: Store) -> EncodedArm:

@@ -17,7 +17,6 @@ from experiments.findings.verdict import at_scale_of, conditions, detail, lost_t
 from experiments.numbers import percent_change, signed
 from experiments.report import texts
 from experiments.report.labels import describe_phase1
-from experiments.settings import UNTRACED
 from experiments.stages.contamination import sentence
 from experiments.stages.models import METRICS
 from lm.evaluate.comparison import Comparison
@@ -120,7 +119,8 @@ def _answer(result: Findings) -> dict[str, Any] | None:
         {name: value.summary() if isinstance(value, Comparison) else value for name, value in vars(line).items()}
         for line in measured
     ]
-    return {"columns": table.header, "rows": table.rows, "exchange": answer.exchange_sentences(result), "lines": lines}
+    priced, exchange = "scored" if result.own_shapes else "deployed", answer.exchange_sentences(result)
+    return {"columns": table.header, "rows": table.rows, "priced": priced, "exchange": exchange, "lines": lines}
 
 
 def _learning(result: Findings) -> Iterator[dict[str, Any]]:
@@ -199,7 +199,7 @@ def _row(arm: ScoredArm, deployment: Deployment) -> dict[str, Any]:
         "transition": _transition(tokenizer),
         "software": arm.artifact.contents.software,
         "text_lost": lost_text(arm),
-        "untraced": arm.settings.get(UNTRACED, ""),
+        "untraced": arm.untraced,
         "barred": arm.barred,
         "superwords": len(tokenizer.superword_ids()),
         "bytes_per_token": scores.bytes_per_token,

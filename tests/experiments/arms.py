@@ -29,6 +29,7 @@ def scored(label, bits, vocab_size=8192, parameters=1000, layers=600, n_seeds=1,
         scores=SimpleNamespace(bits_per_byte=bits),
         heldout=SimpleNamespace(contents=SimpleNamespace(text_loss=None)),
         barred=barred,
+        untraced="",
     )
 
 

@@ -1,5 +1,6 @@
 """Two runs on one page, through the command line."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -112,6 +113,14 @@ def test_other_held_out_text_or_another_sample_is_rejected(sweep, tiny_module, t
     said = mistake("compare", sweep, other, "--out", tmp_path / "out")
     assert "were scored on different held-out documents" in said
     assert "heldout_salt=x" in said
+
+
+def test_training_text_that_is_unknown_in_one_run_stays_so_and_is_in_no_label(sweep):
+    runs, _ = finished([sweep])
+    for record, reason in zip(runs, ("", "it has no record"), strict=True):
+        record.results.arms[0] = dataclasses.replace(record.results.arms[0], untraced=reason)
+    arms = {arm.label: arm.untraced for arm in combine(runs)[0].arms}
+    assert arms == {"BPE": "it has no record", "SuperBPE t=0.7": "", "SuperBPE t=0.9": ""}
 
 
 def test_a_run_without_models_is_left_out_with_the_reason(sweep, tmp_path, capsys):

@@ -117,9 +117,13 @@ def test_a_model_of_the_pipeline_scores_as_in_its_run_and_as_exported(tiny, tmp_
         words += [f"own{number}={folder}", f"exported{number}={tmp_path / folder.name}"]
     settings = ["--context-bytes", "512", "--artifacts", str(tmp_path / "artifacts"), "--out", str(tmp_path / "out")]
     assert main.run(["score", *words, f"{place / 'prose'}.jsonl", *settings]) == 0
-    rows = json.loads((tmp_path / "out" / "comparison.json").read_text())["tokenizers"]
+    numbers = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    rows, lines = numbers["tokenizers"], numbers["answer"]["lines"]
     for own, exported in zip(rows[::2], rows[1::2], strict=True):
         assert exported["bits_per_byte"] == pytest.approx(own["bits_per_byte"], abs=1e-5)
+    for own, exported in zip(lines[::2], lines[1::2], strict=True):  # all by their own shapes
+        assert exported["serving_flops_per_byte"] == pytest.approx(own["serving_flops_per_byte"])
+    assert abs(lines[1]["serving_percent"]) < 0.05
 
 
 @pytest.mark.parametrize(

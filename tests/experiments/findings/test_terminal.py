@@ -1,5 +1,6 @@
 """Tables that a run prints."""
 
+import dataclasses
 import io
 import re
 from types import SimpleNamespace
@@ -8,7 +9,9 @@ import numpy as np
 from rich.console import Console
 
 from experiments.config import BudgetConfig
+from experiments.findings import answer
 from experiments.findings.compared import Findings
+from experiments.findings.next_step import FROM_ELSEWHERE
 from experiments.findings.terminal import show_findings, show_result
 from experiments.progress import Reporter
 from lm.evaluate.bits_per_byte import KIND, SOURCE, Grouping
@@ -28,7 +31,7 @@ def groups():
 def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change():
     arms = [measured_arm(label, shift, changed=n) for label, shift, n in (("a", 0, 0), ("b", -0.5, 0), ("c", 0, 98))]
     arms[1].tokenizer.superword_ids = lambda: [1, 2, 3]
-    arms[1].settings["untraced"] = "it has no record"
+    arms[1] = dataclasses.replace(arms[1], untraced="it has no record")
     tables = {}
     reporter = SimpleNamespace(say=lambda *_, **__: None)
     reporter.table = lambda table: tables.update({table.title: [table.header, *table.rows]})
@@ -76,6 +79,14 @@ def test_every_kind_of_text_has_its_change_at_equal_text_and_at_equal_compute_in
     rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
     assert [row[0] for row in rows if row[0] in (*NAMES, "BPE", "SuperBPE")][:6] == ["BPE", *NAMES, "SuperBPE", *NAMES]
     assert "published" in printed.getvalue()
+
+
+def test_models_that_are_scored_as_given_are_priced_by_their_own_shapes_and_others_at_the_deployment():
+    arms = [measured_arm(label, 0.0) for label in "ab"]
+    deployed = [line.serving_flops_per_byte for line in answer.lines(Findings.of(arms, None))]
+    assert deployed[0] == deployed[1] > 2
+    arms[1].settings["recipe"] = FROM_ELSEWHERE
+    assert [line.serving_flops_per_byte for line in answer.lines(Findings.of(arms, None))] == [2, 2]
 
 
 def test_a_stated_rate_needs_no_second_budget_and_without_either_compute_is_not_measured():

@@ -43,6 +43,7 @@ def sample_report(labels=("BPE", "SuperBPE"), *, winner=None):
         "answer": {
             "columns": ["", "text", "tokens", "cost of serving", "bits per byte, equal text", "bits per byte, equal training compute"],
             "rows": [[label, hostile[0], "−20.1 %", "−19.0 %", "−0.42 %\n−0.90 to +0.06\nundecided", "not measured"] for label in labels],
+            "priced": "deployed",
             "exchange": ["An e-fold (2.7 times) of training compute is worth 6.0 % of the bits per byte."],
             "lines": [],
         },
