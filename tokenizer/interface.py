@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native
+from tokenizer import _native, patterns
 from tokenizer.documents import Texts
 from tokenizer.errors import UserError, listed, quoted
 from tokenizer.special import END_OF_TEXT
@@ -111,7 +111,9 @@ class TokenizerLike(ABC):
 
     def superword_ids(self) -> npt.NDArray[np.int64]:
         """Ids of tokens of two or more words."""
-        return np.array([i for i in self.ordinary_ids().tolist() if n_words(self.vocab[i]) > 1], np.int64)
+        ids = np.array([i for i in self.ordinary_ids().tolist() if n_words(self.vocab[i]) > 1], np.int64)
+        cut = patterns.is_cut([self.vocab[i] for i in ids.tolist()], patterns.resolve(patterns.YARDSTICK))
+        return ids[cut]
 
     @abstractmethod
     def encode_ordinary(self, text: str) -> list[int]:

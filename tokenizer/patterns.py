@@ -54,6 +54,8 @@ _BY_NAME["spans"] = Pattern("spans", _BY_NAME["llama3"].regex)
 _EQUIVALENT = {regex: _BY_NAME[name] for regex, name in _native.equivalent_patterns()}
 
 NAMES = tuple(_BY_NAME)
+YARDSTICK = "superbpe"
+"""Cuts the pretokens of tokenizers whose own pattern does not separate words."""
 FULL_STRENGTH = "o200k"
 """The default: within 2 % of the fewest tokens on each kind of text in docs/tokenizers.md, and widely known."""
 

@@ -164,16 +164,28 @@ class Tokenizer(TokenizerLike):
     def superword_ids(self) -> npt.NDArray[np.int64]:
         """Ids, by rank, of superwords: phase-2 tokens that span two words or more (`n_words`).
 
-        An imported tokenizer does not say which merges are phase 2's: any merge may be.
+        Where `pretokens` is not phase 1's pattern, any merge may be phase 2's: superwords are those of `crossing_ids`.
         """
-        first = 0 if self.fence is None and "imported" in self.provenance else self.n_phase1_merges
-        made = dict.fromkeys(self.merge_ids[first:, 2].tolist())  # several merges may make one token
-        return np.array([i for i in made if n_words(self.vocab[i]) > 1], dtype=np.int64)
+        made = self.merge_ids[self.n_phase1_merges :, 2] if self.separates_words else self.crossing_ids()
+        return np.array([i for i in made.tolist() if n_words(self.vocab[i]) > 1], dtype=np.int64)
 
     def crossing_ids(self) -> npt.NDArray[np.int64]:
-        """Ids, by rank, of phase-2 tokens that cross a boundary of phase 1's pattern, superwords or not."""
-        phase2 = self.merge_ids[self.n_phase1_merges :, 2].astype(np.int64)
-        return phase2[patterns.is_cut([self.vocab[i] for i in phase2.tolist()], self.pattern)]
+        """Ids, by rank, of phase-2 tokens that cross a boundary of `pretokens`, superwords or not."""
+        # Of any merge, part of a character at the start or end does not count as a cut.
+        first, errors = (self.n_phase1_merges, "replace") if self.separates_words else (0, "ignore")
+        made = dict.fromkeys(self.merge_ids[first:, 2].tolist())  # several merges may make one token
+        cut = patterns.is_cut([self.vocab[i] for i in made], self.pretokens, errors=errors)
+        return np.array([*made], dtype=np.int64)[cut]
+
+    @property
+    def separates_words(self) -> bool:
+        """Whether phase 1's pattern cuts between words: that of a copy of a tokenizer with superwords does not."""
+        return len(patterns.split("of the", self.pattern)) > 1
+
+    @property
+    def pretokens(self) -> patterns.Pattern:
+        """The pattern that cuts pretokens: phase 1's, or the `YARDSTICK` if that does not separate words."""
+        return self.pattern if self.separates_words else patterns.resolve(patterns.YARDSTICK)
 
     # --- encoding and decoding ---
 

@@ -181,7 +181,7 @@ def notes(report: Mapping[str, Any]) -> list[str]:
             known += f"({percent(shared['bytes'] / row['bytes'])} of the bytes; source: {listed(shared['sources'])}; "
             too_good.setdefault(f"{known}training text: {listed(training)})", []).append(name)
         if shared is not None and shared["files"]:
-            limits.append(f"{name} was trained on {listed(shared['files'])}, which it read in another way")
+            limits.append(f"{name} was trained on {listed(shared['files'])} (cut into other documents)")
         if text := lost(row):
             limits.append(f"{name} loses text ({text}): it may need fewer tokens for that reason alone")
     limits += [f"trained on {known}, so the numbers are too good: {listed(names)}" for known, names in too_good.items()]
@@ -190,7 +190,8 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         unknown.setdefault(arm["unknown_training"], []).append(arm["name"])
     unknown.pop("", None)
     for reason, names in unknown.items():
-        limits.append(f"The measured text may be in the training text, which is unknown, of {listed(names)}: {reason}")
+        of = f"{'each of ' if len(names) > 1 else ''}{listed(names)}"
+        limits.append(f"The measured text may be in training text of {of} that cannot be looked up: {reason}")
     return limits
 
 

@@ -168,7 +168,7 @@ def check_split(arm: Arm, tokenizer: TokenizerLike, text: Text, documents: Artif
     said = f"arms.{arm.name}: {answer.sentence(str(arm.source))}"
     if answer.saw_much:
         raise UserError(
-            f"{said} that this run holds out, so its score would be too good; name text that no tokenizer has seen "
+            f"{said}, which this run holds out, so its score would be too good; name text that no tokenizer has seen "
             f"with corpus.heldout_paths=[FILE,...], or let this run train it: arms.{arm.name}.recipe=bpe or superbpe "
             "instead of a file"
         )

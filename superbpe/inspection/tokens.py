@@ -75,9 +75,6 @@ def kind(text: str) -> int:
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-YARDSTICK = "superbpe"
-"""Pattern for tokenizers whose own pattern does not separate words: stage 1 of the released SuperBPE."""
-
 _LETTER = regex.compile(r"\p{L}")
 
 
@@ -128,8 +125,7 @@ def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
     Args:
         tokenizer: any tokenizer.
         pretokens: the pattern that cuts pretokens; tokens that it would cut are superwords or `Tokens.crossing`. None
-            for phase 1's pattern; then only tokens of phase 2 count. For a tokenizer without phases whose pattern
-            does not separate words, such as one imported after superword training, None uses `YARDSTICK`.
+            for the tokenizer's (`Tokenizer.pretokens`).
     """
     vocab, size = tokenizer.vocab, tokenizer.vocab_size
     special = _mask(size, tokenizer.special_tokens.values())
@@ -140,15 +136,10 @@ def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
     rank = np.full(size, -1, dtype=np.int64)
     rank[products] = first
     phase = np.where(rank < 0, 0, np.where(rank < tokenizer.n_phase1_merges, 1, 2))
-    two_phases = tokenizer.n_phase1_merges < len(tokenizer.merge_ids)
-    pattern = tokenizer.pattern
-    if pretokens is None and not two_phases and len(patterns.split(" of the", pattern)) == 1:
-        pretokens = patterns.resolve(YARDSTICK)
     words = np.fromiter(map(n_words, vocab), dtype=np.int64, count=size)
     if pretokens is None:
         superword, crossing = _mask(size, tokenizer.superword_ids()), _mask(size, tokenizer.crossing_ids())
     else:
-        # Part of a character at the start or end does not count as a cut.
         crossing = (rank >= 0) & patterns.is_cut(vocab, pretokens, errors="ignore")
         superword = crossing & (words > 1)
     text = [display(token) for token in vocab]
@@ -169,7 +160,7 @@ def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
         special=special,
         unused=unused,
         unreachable=_mask(size, tokenizer.unreachable_ids()),
-        pretokens=pretokens or pattern,
+        pretokens=pretokens or tokenizer.pretokens,
     )
 
 

@@ -99,7 +99,7 @@ def test_a_tokenizer_that_was_trained_on_the_held_out_text_is_rejected(tiny, cor
     assert main.run(["train", str(corpus), "--vocab-size", "400", "--to", str(tmp_path / "mine")]) == 0
     arms = [*tiny, "arms=[bpe,mine]", f"arms.mine.file={tmp_path / 'mine'}"]
     said = mistake("pipeline", "--until", "train-bpe", *arms)
-    assert re.search(r"arms.mine: .*mine was trained on (\d+) of the \1 documents that this run holds out", said)
+    assert re.search(r"arms.mine: .*mine was trained on (\d+) of the \1 documents, which this run holds out", said)
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "unseen"}\n')
     arms += ["corpus.heldout_fraction=0", f"corpus.heldout_paths=['{other}']"]

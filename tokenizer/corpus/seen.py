@@ -173,7 +173,7 @@ class Answer(NamedTuple):
     def saw(self) -> str:
         """The part that training saw, such as "3 of the 100 documents"; empty if nothing was found."""
         if self.files:
-            return f"{listed(self.files)}, which it read in another way"
+            return f"{listed(self.files)} (cut into other documents)"
         return f"{self.seen.sum():,} of the {self.looked_up:,} documents" if self.seen.any() else ""
 
     @property
@@ -214,29 +214,42 @@ def saw(tokenizer: Any, hashes: Hashes, corpus: Corpus | None, *, read: Read | N
     elif read["zero_bits"] and (n := len(np.unique(hashes[known]))) < LEAST:
         unknown = f"its record has some of the hashes only, by which {n} of these documents can be looked up"
     elif others:
-        kinds = sorted({kind for text in others for kind in text["documents"]})
-        unknown = f"its documents were {listed(kinds)}, and these are {listed(here)}"
+        kinds = {kind for text in others for kind in text["documents"]}
+        unlike = kinds - {*here}
+        only = "some of" if unlike < kinds else ""
+        unknown = f"{only} its documents were {listed(sorted(unlike))}, and these are {listed(here)}".strip()
     seen = known & np.isin(hashes, [] if read.hashes is None else read.hashes)
-    return Answer(seen, int(known.sum()), [] if corpus is None else _files_of(others, corpus), unknown)
+    files = [] if corpus is None else _cut_otherwise(read["texts"], corpus)
+    return Answer(seen, int(known.sum()), files, "" if seen.all() else unknown)
 
 
-def _files_of(trained: Sequence[Mapping[str, Any]], corpus: Corpus) -> list[str]:
-    """Files of the corpus that training read."""
-    known = {place for text in trained for place in text["places"]}
+def _cut_otherwise(trained: Sequence[Mapping[str, Any]], corpus: Corpus) -> list[str]:
+    """Files of the corpus that training cut into other documents."""
+    cuts: dict[str, set[str]] = {}
     for text in trained:
+        settings = text["settings"]
         for place in text["places"]:
+            found: Sequence[tuple[Any, str]] = ()
             # Moved or deleted: only the hashes can tell. Training warned of the files that it left out.
             with suppress(OSError, UserError), warnings.catch_warnings(action="ignore"):
-                found = [] if is_remote(place) else text_files.find([place], text["settings"].get("format"))
-                known |= {str(file.resolve()) for file, _ in found}
-    return [str(file) for file, _ in corpus.heldout_files or corpus.files if str(file.resolve()) in known]
+                found = [] if is_remote(place) else text_files.find([place], settings.get("format"))
+            of_files = {str(file.resolve()): {_unit(form, settings.get("separator"))} for file, form in found}
+            for file, units in ({place: {*text["documents"]}} | of_files).items():
+                cuts.setdefault(file, set()).update(units)
+    files = [(file, form, cuts.get(str(file.resolve()))) for file, form in corpus.heldout_files or corpus.files]
+    return [str(file) for file, form, units in files if units and _unit(form, corpus.config.separator) not in units]
 
 
 def _documents(corpus: Corpus) -> list[str]:
     """The units that are the documents of a corpus."""
-    cut = "whole files" if corpus.config.separator is None else f"text between {corpus.config.separator!r}"
     files = [*corpus.files, *corpus.heldout_files]
-    return sorted({cut if form == "txt" else "records" for _, form in files}) or ["records"]
+    return sorted({_unit(form, corpus.config.separator) for _, form in files}) or ["records"]
+
+
+def _unit(form: str, separator: str | None) -> str:
+    """What the documents of a file of this format are."""
+    whole = "whole files" if separator is None else f"text between {separator!r}"
+    return whole if form == "txt" else "records"
 
 
 def _begin(hashes: Hashes, zero_bits: int) -> npt.NDArray[np.bool_]:

@@ -307,7 +307,7 @@ def _counted(
 def keeps_words_together(start: Tokenizer) -> bool:
     """Whether an imported tokenizer is a copy of one with superwords, in a format that has only the fence."""
     copied = start.fence is None and "imported" in start.provenance and start.pattern.regex != ""
-    return copied and len(patterns.split("of the", start.pattern)) == 1 and len(start.superword_ids()) > 0
+    return copied and not start.separates_words and len(start.superword_ids()) > 0
 
 
 def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:

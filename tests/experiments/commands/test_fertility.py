@@ -333,7 +333,7 @@ def test_the_training_text_in_a_tokenizers_own_folder_is_found(made, tmp_path, c
     (tokenizer,) = run(tmp_path / "again", *given)["tokenizers"]
     assert (tokenizer["training_text"], tokenizer["in_training"]) == (["some.jsonl"], None)
     said = " ".join(capsys.readouterr().out.split())
-    assert "which is unknown, of trained: the hashes of its training documents were left out" in said
+    assert "text of trained that cannot be looked up: the hashes of its training documents were left out" in said
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,12 @@ def test_a_pattern_that_joins_words_cannot_count_words(trained):
     one_phase = {"n_phase1_merges": len(both.merge_ids), "pattern": both.fence, "fence": None}
     imported = Tokenizer(replace(both.definition, **one_phase))
     about = tokens.describe(imported)
-    assert about.pretokens.name == tokens.YARDSTICK
+    assert about.pretokens.name == patterns.YARDSTICK
     assert (about.superword | about.partial)[both.superword_ids()].all()
     assert (about.superword | about.crossing | about.partial)[both.crossing_ids()].all()
+    more = Tokenizer(replace(both.definition, pattern=both.fence))  # phase 2 on top of such a copy keeps its superwords
+    assert sorted(more.superword_ids().tolist()) == np.flatnonzero(about.superword).tolist() != []
+    assert np.array_equal(more.superword_ids(), imported.superword_ids())
     assert not tokens.describe(trained["gpt2"]).superword.any()
 
 

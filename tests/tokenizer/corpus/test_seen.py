@@ -84,7 +84,11 @@ def test_files_that_training_cut_in_another_way_are_recognized_or_the_answer_is_
     # Of two texts, one was cut in another way.
     both = train_bpe(corpus(moved.files[0][0].rename(file), write(tmp_path / "other.jsonl", OTHER)), 270)
     lines = corpus(write(tmp_path / "lines.jsonl", HELD))
-    assert saw(both, HASHES, lines).unknown == "its documents were records, whole files, and these are records"
+    assert saw(both, HASHES, lines).unknown == "some of its documents were whole files, and these are records"
+    # Both read the records alike.
+    again = corpus(tmp_path / "other.jsonl")
+    answer = saw(both, np.concatenate([batch.hashes() for batch in again.batches()]), again)
+    assert (answer.seen.all(), answer.files, answer.unknown) == (True, [], "")
 
 
 def test_a_hundredth_of_the_documents_that_can_be_looked_up_is_much():
