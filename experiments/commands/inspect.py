@@ -21,6 +21,7 @@ from experiments.cli.arguments import (
     named,
     needs_pages,
     number,
+    open_all,
     open_exact,
     open_text,
     out_folder,
@@ -65,8 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.history and not arguments.text:
         raise UserError("--history needs a text on which merges are counted; add --text FILE")
     paths = tokenizers_of([arguments.tokenizer, *arguments.against])
-    patterns = {name: pattern_of(arguments, paths, name) for name in paths}
-    tokenizers = {name: open_exact(path, pattern=patterns[name]) for name, path in paths.items()}
+    tokenizers = open_all(open_exact, arguments, paths)
     if text := [path.name for path in arguments.out.glob("*") if _TEXT.fullmatch(path.name)]:
         raise UserError(f"--out {arguments.out} has text ({min(text)}), with which tables would be read; name another")
     needs_pages()
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> None:
             out=out,
         )
     _print(found.numbers)
-    own = next(iter(patterns.values()))
+    own = pattern_of(arguments, paths, next(iter(paths)))
     pattern = [f"--pattern={own}"] if own else []
     then = ["export", operand(named(arguments.tokenizer)[1]), "exported", *pattern, "--to", "hf"]
     opens = found.numbers["tokenizers"][0]["opens_in"].get(READERS[0]) == "yes"
