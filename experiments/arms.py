@@ -29,8 +29,8 @@ _USEFUL = {
     "bpe_same": ("preset", "pattern", "bpe", "superbpe"),
     "superbpe": ("preset", "pattern", "bpe", "superbpe"),
     "bytes": ("bpe",),
-    "file": ("file", "end_of_text"),
-    "pretrained": ("pretrained", "revision", "end_of_text"),
+    "file": ("file", "pattern", "end_of_text"),
+    "pretrained": ("pretrained", "revision", "pattern", "end_of_text"),
 }
 """Recipes, and the keys of an arm that have an effect on each."""
 
@@ -45,6 +45,7 @@ class Arm:
         recipe: How the tokenizer is made.
         pattern: Phase-1 pattern, resolved.
         source: File or repository of an existing tokenizer.
+        source_pattern: Its pattern; None if its format has one.
         end_of_text: Token that ends its documents; None for its own.
     """
 
@@ -55,6 +56,7 @@ class Arm:
     bpe: BpeConfig
     superbpe: SuperbpeConfig
     source: str | None = None
+    source_pattern: str | None = None
     revision: str | None = None
     end_of_text: str | None = None
 
@@ -168,10 +170,11 @@ def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
         name=name,
         label=chosen.label or name,
         recipe=cast("Recipe", "bpe" if recipe == "bpe_same" else recipe),
-        pattern=resolve(chosen.pattern or pattern),
+        pattern=resolve(chosen.pattern if chosen.pattern and source is None else pattern),
         bpe=overridden(bpe, chosen.bpe, f"{at}.bpe"),
         superbpe=superbpe,
         source=source,
+        source_pattern=None if source is None else chosen.pattern,
         revision=chosen.revision,
         end_of_text=chosen.end_of_text,
     )

@@ -6,13 +6,15 @@ import json
 import os
 import re
 import shlex
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from experiments.characters import visible
+from tokenizer.errors import UserError
 from tokenizer.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 
@@ -31,6 +33,15 @@ def _quoted(word: str) -> str:
     # `shlex.quote` keeps control characters, which a terminal would interpret.
     octal = (chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\{byte:03o}" for byte in os.fsencode(word))
     return f"$'{''.join(octal)}'"
+
+
+@contextmanager
+def pattern_named(setting: str) -> Iterator[None]:
+    """Name the setting of one of several tokenizers in an error that asks for its pattern."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(str(error).replace("pattern=NAME", setting)) from error
 
 
 def operand(text: str) -> str:

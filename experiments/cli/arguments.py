@@ -17,24 +17,26 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from experiments.cli.console import complain, exit_code
 from experiments.numbers import with_sizes
 from experiments.progress import console, line
-from experiments.shell import operand, reading_options
+from experiments.shell import operand, pattern_named, reading_options
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice, did_you_mean, listed
 from tokenizer.files import TOKENIZER_FILES, is_remote, shown, weighted
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from experiments.given_models import Loading
     from superbpe.rules import Rules
     from tokenizer import Corpus, Tokenizer
     from tokenizer.external.load import Pretrained
+
+T = TypeVar("T")
 
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
 OUT = "folder for the results, replacing earlier ones; other files in it stay"
@@ -534,6 +536,15 @@ def pattern_of(arguments: argparse.Namespace, names: Collection[str], name: str)
     """The pattern of `--pattern [NAME=]PATTERN` for the tokenizer `name`; None if it has its own."""
     patterns = [of_tokenizer("--pattern", entry, names) for entry in arguments.pattern]
     return next((pattern for of, pattern in patterns if of in (None, name)), None)
+
+
+def open_all(open_one: Callable[..., T], arguments: argparse.Namespace, paths: Mapping[str, str]) -> dict[str, T]:
+    """Open tokenizers by name, with their patterns."""
+    found = {}
+    for name, path in paths.items():
+        with pattern_named(f"--pattern {name}=NAME"):
+            found[name] = open_one(path, pattern=pattern_of(arguments, paths, name))
+    return found
 
 
 def with_pattern(source: str, pattern: str | None) -> list[str]:

@@ -22,6 +22,7 @@ from experiments.cli.arguments import (
     needs_pages,
     number,
     of_tokenizer,
+    open_all,
     open_any,
     open_sources,
     open_text,
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> None:
     paths = tokenizers_of([entry for entry in arguments.given if not _is_text(entry)])
     if not paths:
         raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")
-    tokenizers = {name: _open(path, pattern_of(arguments, paths, name)) for name, path in paths.items()}
+    tokenizers = open_all(_open, arguments, paths)
     training = _training(arguments, paths)
     needs_pages()
     texts = [path for one in (text, *training.values()) for path in one.config.all_paths]

@@ -20,6 +20,7 @@ from experiments.cli.arguments import (
     named,
     needs_pages,
     number,
+    open_all,
     open_exact,
     open_text,
     out_folder,
@@ -61,8 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.history and not arguments.text:
         raise UserError("--history needs a text on which merges are counted; add --text FILE")
     paths = tokenizers_of([arguments.tokenizer, *arguments.against])
-    patterns = {name: pattern_of(arguments, paths, name) for name in paths}
-    tokenizers = {name: open_exact(path, pattern=patterns[name]) for name, path in paths.items()}
+    tokenizers = open_all(open_exact, arguments, paths)
     needs_pages()
     with out_folder(arguments.out, texts=arguments.text) as out:
         found = inspect_vocabulary(
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
             out=out,
         )
     _print(found.numbers)
-    own = next(iter(patterns.values()))
+    own = pattern_of(arguments, paths, next(iter(paths)))
     pattern = [f"--pattern={own}"] if own else []
     then = ["export", operand(named(arguments.tokenizer)[1]), "exported", *pattern, "--to", "hf"]
     opens = found.numbers["tokenizers"][0]["opens_in"].get(READERS[0]) == "yes"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.results import TokenizerFolder
+from experiments.shell import pattern_named
 from experiments.stages import heldout, phase1, phase2
 from experiments.stages.tokenizers import ArmTokenizer, keep
 from tokenizer.corpus.seen import saw
@@ -140,7 +141,14 @@ def _existing(context: Context, arm: Arm) -> ArmTokenizer:
     assert arm.source is not None
     with context.reporter.stage(arm.name):
         from_hub = arm.recipe == "pretrained"
-        loaded = load_pretrained(arm.source, revision=arm.revision, from_hub=from_hub, end_of_text=arm.end_of_text)
+        with pattern_named(f"arms.{arm.name}.pattern=NAME"):
+            loaded = load_pretrained(
+                arm.source,
+                revision=arm.revision,
+                from_hub=from_hub,
+                pattern=arm.source_pattern,
+                end_of_text=arm.end_of_text,
+            )
         if loaded.tokenizer.end_of_text is None:
             raise UserError(
                 f"{arm.source} does not say which token ends a document; name one, its own or a new one, with "

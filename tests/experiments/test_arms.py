@@ -36,6 +36,8 @@ def test_arms_keep_their_order_and_the_reference_comes_first():
     arms = resolve_arms(load([*chosen, "reference=bytes"]))
     assert [arm.name for arm in arms] == ["bytes", "superbpe", "llama3", "bpe"]
     assert (arms[2].recipe, arms[2].source, arms[2].label) == ("file", "llama3/tokenizer.json", "llama3")
+    (arm,) = resolve_arms(load(["arms=[x]", "arms.x.file=a", "arms.x.pattern=cl100k"]))
+    assert (arm.source_pattern, arm.pattern.name) == ("cl100k", FULL_STRENGTH)
     named = resolve_arms(load(["arms=[bpe,x]", "arms.x.pretrained=tiktoken:o200k_base"]))[1]
     assert (named.recipe, named.source) == ("pretrained", "tiktoken:o200k_base")
 
