@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import shorten
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +31,6 @@ if TYPE_CHECKING:
 
 VOCABULARY_PAGE, VOCABULARY = "vocabulary.html", "vocabulary.json"
 COMPARISON = "comparison"
-_WHY = {
-    "done": "it ended before a model was scored, as its --until says",
-    "running": "it is still running, or was killed",
-    "interrupted": "it was interrupted",
-    "failed": "it failed: ",
-}
-"""Why a run has no result, by its status."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +213,7 @@ def compare_runs(
         notes.append(f"the run's own deployment, so training FLOPs if deployed assume the default ({error})")
     result, left_out = combining.combine(done, reference, artifacts, tolerance=tolerance, deployment=deployment)
     notes += left_out
-    notes += [f"{run.folder}: {_WHY.get(run.status, run.status)}{shorten(run.error or '', 300)}" for run in others]
+    notes += [f"{run.folder}: {run.why}" for run in others]
     # Their folders, and their commands with the values of a cell of a sweep.
     facts = [[run.folder, f"{run.command} {command_text(run.swept)} ({run.started})"] for run in done]
     origin = provenance(result, [], corpus=facts, config="")

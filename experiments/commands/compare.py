@@ -87,11 +87,9 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     reporter = Reporter()
     where = {"reference": arguments.reference, "artifacts": arguments.artifacts, "tolerance": arguments.tolerance}
     found = compare_runs(runs, **where, out=out)
-    from experiments.findings.next_step import Step
-    from experiments.findings.terminal import show_findings
+    from experiments.findings.terminal import show_comparison
 
-    show_findings(reporter, "Held-out text", found.result, found.numbers)
-    then = Step(**found.numbers["next"]).follow(reporter) if found.numbers["next"] else []
+    then = show_comparison(reporter, found.result, found.numbers)
     for text in ["left out:", *(f"  {note}" for note in found.notes)] if found.notes else []:
         reporter.say(text, style="yellow")
     finish(*found.written, then=then)

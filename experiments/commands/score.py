@@ -108,11 +108,9 @@ def run(arguments: argparse.Namespace) -> None:
             artifacts=arguments.artifacts,
             reporter=reporter,
         )
-    from experiments.findings.terminal import show_findings
-    from experiments.findings.verdict import conditions
+    from experiments.findings.terminal import show_comparison
 
-    show_findings(reporter, "The text, models as given", found.result, found.numbers)
-    reporter.say(conditions(found.result))
+    show_comparison(reporter, found.result, found.numbers)
     finish(*found.written, then=["compare", arguments.out] if len(found.result.arms) > 1 else ())
 
 

@@ -37,7 +37,7 @@ class Line:
         kind: The kind of text, or `MIX`.
         bytes_per_token: Bytes per token of the kind's held-out text.
         serving_flops_per_byte: FLOPs of reading and generating a byte in the deployed model, or the arm's own
-            (`Findings.own_shapes`).
+            (`Findings.as_given`).
         bits_per_byte: Loss as measured, mean over the seeds.
         tokens_percent: Change of the tokens from the reference.
         serving_percent: Change of the serving cost from the reference.
@@ -151,7 +151,7 @@ def exchange_sentences(result: Findings) -> list[str]:
 
 def _serving_flops_per_byte(result: Findings, arm: ScoredArm, density: float) -> float:
     """FLOPs of reading and generating a byte: in the deployed model, or in the arm's own."""
-    if not result.own_shapes:
+    if not result.as_given:
         served = serving_cost(result.deployment, vocab_size=arm.tokenizer.vocab_size, tokens_per_byte=1 / density)
         return served.flops_per_byte
     cost = arm.scores.cost  # of all text, nearly proportional to the tokens

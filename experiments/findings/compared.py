@@ -213,8 +213,8 @@ class Findings:
         return all(arm.trained_here for arm in self.arms)
 
     @property
-    def own_shapes(self) -> bool:
-        """Whether serving is priced by the shape of each arm's model, not of the deployed one: of all arms alike."""
+    def as_given(self) -> bool:
+        """Whether models are compared as given: then serving is priced by the shape of each, not the deployed one."""
         return not self.trained_here or any(arm.settings.get("recipe") == FROM_ELSEWHERE for arm in self.arms)
 
     @property

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from experiments.findings import answer, division
-from experiments.findings.verdict import BUDGETS, at_scale_of, detail, verdict
+from experiments.findings.next_step import Step
+from experiments.findings.verdict import BUDGETS, at_scale_of, conditions, detail, verdict
 from experiments.numbers import percent_change, si
 from experiments.progress import Lines, Table
 from experiments.stages.contamination import sentence
@@ -92,6 +93,15 @@ def show_findings(reporter: Reporter, title: str, result: Findings, numbers: Map
     reporter.say(verdict(result), style="bold")
     for line in detail(result).splitlines():
         reporter.say(line)
+
+
+def show_comparison(reporter: Reporter, result: Findings, numbers: Mapping[str, Any]) -> list[str]:
+    """Print a comparison that trained nothing, and return the words of the command that would settle what is open."""
+    title = "The text, models as given" if result.as_given else "Held-out text"
+    show_findings(reporter, title, result, numbers)
+    if result.as_given:
+        reporter.say(conditions(result))
+    return Step(**numbers["next"]).follow(reporter) if numbers["next"] else []
 
 
 def _main_numbers(title: str, result: Findings) -> Table:

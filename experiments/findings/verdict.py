@@ -172,7 +172,7 @@ def decision(compared: Comparison, labels: Sequence[str]) -> str:
 def detail(result: Findings) -> str:
     """The difference of `Findings.pair`, what its uncertainty includes and what is unequal; a line per further arm."""
     if len(result.arms) == 1:
-        return f"There is nothing to compare it with.{_untraced(result)}"
+        return _untraced(result).lstrip()
     first, compared = result.labels[0], result.shown
     difference = _difference(result, result.pair[1])
     others = [f"{_difference(result, j)}." for j in result.tested if j != result.pair[1]]

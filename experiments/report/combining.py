@@ -121,7 +121,7 @@ def combine(
         order = [first, *(i for i in range(len(labels)) if i != first)]
         ordered, labels = [ordered[i] for i in order], [labels[i] for i in order]
     if len(ordered) < 2:
-        raise UserError("these runs contain only one tokenizer; add a run of another tokenizer")
+        raise UserError(f"these runs contain only {labels[0]}: nothing to compare it with; add a run of another arm")
     seeds = set.intersection(*(set(group.models) for group in ordered))
     if not seeds:
         raise UserError("these models have no training seed in common; train them with the same lm.train.seed")

@@ -119,7 +119,7 @@ def _answer(result: Findings) -> dict[str, Any] | None:
         {name: value.summary() if isinstance(value, Comparison) else value for name, value in vars(line).items()}
         for line in measured
     ]
-    priced, exchange = "scored" if result.own_shapes else "deployed", answer.exchange_sentences(result)
+    priced, exchange = "scored" if result.as_given else "deployed", answer.exchange_sentences(result)
     return {"columns": table.header, "rows": table.rows, "priced": priced, "exchange": exchange, "lines": lines}
 
 

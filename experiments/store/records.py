@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.results import ComparisonRecord, typed
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
 FILE = "run.json"
 CLEANING = "clean"  # lock of a store: runs that start while it is held wait
 _FOLDER = ".runs"
+_WHY = {
+    "done": "it ended before a model was scored, as its --until says",
+    "running": "it is still running, or was killed",
+    "interrupted": "it was interrupted",
+    "failed": "it failed: ",
+}
+"""Why a run has no result, by its status."""
 
 
 @dataclass
@@ -65,6 +73,11 @@ class Record:
     command: str = field(default_factory=command_line)
     sweep: str | None = None
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def why(self) -> str:
+        """Why the run has no result."""
+        return f"{_WHY[self.status]}{shorten(self.error or '', 300)}"
 
     def save(self) -> None:
         """Write `run.json`."""
@@ -169,7 +182,8 @@ def finished(folders: Sequence[Path]) -> tuple[list[Record], list[Record]]:
     if not done and all(run.status == "done" for run in listed):
         raise UserError("these runs have no models, only tokenizers; run their commands without --until")
     if not done:
-        raise UserError("none of these runs finished a comparison; run their commands again to resume them")
+        why = f"{listed[0].folder}: {listed[0].why}"
+        raise UserError(f"none of these runs finished a comparison ({why}); run their commands again to resume them")
     return done, [run for run in listed if run.results is None]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -46,7 +47,7 @@ def arguments(place, *models, text=("prose", "code"), out="out"):
     return list(map(str, ["score", *models, *texts, *settings]))
 
 
-def test_models_are_compared_as_given_and_scored_once(place, tmp_path, capsys, monkeypatch):
+def test_models_are_compared_as_given_and_scored_once(place, tmp_path, capsys, monkeypatch, mistake):
     words = arguments(place, f"small={place / 'gpt'}", place / "llama")
     assert main.run(words) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -65,10 +66,17 @@ def test_models_are_compared_as_given_and_scored_once(place, tmp_path, capsys, m
     assert result.labels == ["small", "llama"]
     assert result.shown.percent == report["verdict"]["percent"]
     assert main.run(["compare", str(place / "out"), "--out", str(tmp_path / "again")]) == 0
+    again = " ".join(capsys.readouterr().out.split())
+    assert again.partition(" wrote:")[0] == said[said.index("The text, models as given") :].partition(" wrote:")[0]
     monkeypatch.setattr(pretrained, "load", None)  # nothing is loaded again
     assert main.run(words) == 0
     again = json.loads((place / "out" / "comparison.json").read_text())
     assert again["differences"] == report["differences"]
+    mistake = partial(mistake, "compare", place / "one", "--out", tmp_path / "again")
+    assert main.run(arguments(place, place / "gpt", out="one")) == 0
+    assert "contain only gpt: nothing to compare it with" in mistake()
+    assert main.run([*arguments(place, place / "gpt", out="one"), "--start", "none=x"]) == 2
+    assert "it failed: --start none=x" in mistake()
 
 
 @pytest.mark.slow
