@@ -167,17 +167,18 @@ class Tokenizer(TokenizerLike):
         Where `pretokens` is not phase 1's pattern, any merge may be phase 2's: superwords are those of `crossing_ids`.
         """
         made = self.merge_ids[self.n_phase1_merges :, 2] if self.separates_words else self.crossing_ids()
-        return np.array([i for i in made.tolist() if n_words(self.vocab[i]) > 1], dtype=np.int64)
+        # Several merges may make one token.
+        return np.array([i for i in dict.fromkeys(made.tolist()) if n_words(self.vocab[i]) > 1], dtype=np.int64)
 
     def crossing_ids(self) -> npt.NDArray[np.int64]:
         """Ids, by rank, of phase-2 tokens that cross a boundary of `pretokens`, superwords or not."""
         # Of any merge, part of a character at the start or end does not count as a cut.
         first, errors = (self.n_phase1_merges, "replace") if self.separates_words else (0, "ignore")
-        made = dict.fromkeys(self.merge_ids[first:, 2].tolist())  # several merges may make one token
+        made = dict.fromkeys(self.merge_ids[first:, 2].tolist())
         cut = patterns.is_cut([self.vocab[i] for i in made], self.pretokens, errors=errors)
         return np.array([*made], dtype=np.int64)[cut]
 
-    @property
+    @cached_property
     def separates_words(self) -> bool:
         """Whether phase 1's pattern cuts between words: that of a copy of a tokenizer with superwords does not."""
         return len(patterns.split("of the", self.pattern)) > 1

@@ -55,11 +55,11 @@ def test_artifacts_are_equal(tiny, corpus, tmp_path, monkeypatch, kind):
             run_stages("shard", elsewhere, tmp_path / "killed")
     n_submitted = len(ray.submitted)
     run_stages("shard", elsewhere, tmp_path / "remote")
-    assert ray.submitted[n_submitted:] == ["look"], "all parts were encoded"
+    assert not ray.submitted[n_submitted:], "all parts were encoded"
     assert files_by_artifact(tmp_path / "ray") == expected
     unfinished = [path for name in ("parts", "tasks") for path in (tmp_path / "ray").rglob(name)]
     assert not unfinished, "results of tasks are deleted"
-    kinds = {"look", "count", "seams", "fragments", "encode", *(["survey"] if kind == "named-sources" else [])}
+    kinds = {"count", "seams", "fragments", "encode", *(["survey"] if kind == "named-sources" else [])}
     assert {name.partition("-")[0] for name in ray.submitted} == kinds
     assert len(ray.submitted) > 30
     assert any(name.startswith("count-sum-1-") for name in ray.submitted), "a tree of sums"
