@@ -170,7 +170,7 @@ def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
         name=name,
         label=chosen.label or name,
         recipe=cast("Recipe", "bpe" if recipe == "bpe_same" else recipe),
-        pattern=resolve(chosen.pattern if chosen.pattern and source is None else pattern),
+        pattern=resolve(pattern if source is not None else chosen.pattern or pattern),
         bpe=overridden(bpe, chosen.bpe, f"{at}.bpe"),
         superbpe=superbpe,
         source=source,

@@ -137,8 +137,8 @@ class ArmConfig:
         revision: Branch, tag or commit of that repository; None for its main branch.
         end_of_text: Token that ends the documents of an existing tokenizer, if it does not name one itself or for
             another one; a string that is not one of its special tokens gets a new id.
-        pattern: Pattern of phase 1, if it differs from the experiment's; that of an existing tokenizer, for formats
-            without one.
+        pattern: Pattern of phase 1, if it differs from the experiment's; of an existing tokenizer, its own, for
+            formats without one.
         bpe: Keys of `bpe` that differ from the experiment's.
         superbpe: Keys of `superbpe` that differ from the experiment's.
     """

@@ -164,7 +164,7 @@ class Tokenizer(TokenizerLike):
     def superword_ids(self) -> npt.NDArray[np.int64]:
         """Ids, by rank, of superwords: phase-2 tokens that span two words or more (`n_words`).
 
-        Where `pretokens` is not phase 1's pattern, any merge may be phase 2's: superwords are those of `crossing_ids`.
+        Where `pretokens` is not phase 1's pattern, any merge may be phase 2's, and superwords are among `crossing_ids`.
         """
         made = self.merge_ids[self.n_phase1_merges :, 2] if self.separates_words else self.crossing_ids()
         # Several merges may make one token.
@@ -180,7 +180,7 @@ class Tokenizer(TokenizerLike):
 
     @cached_property
     def separates_words(self) -> bool:
-        """Whether phase 1's pattern cuts between words: that of a copy of a tokenizer with superwords does not."""
+        """Whether phase 1's pattern cuts between words. A copy of a tokenizer with superwords has one that does not."""
         return len(patterns.split("of the", self.pattern)) > 1
 
     @property

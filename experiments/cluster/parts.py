@@ -180,7 +180,7 @@ def write_shards(
         progress: called with the bytes of files read.
         key: hash of what `write` writes.
         search: documents to look for.
-        part_bytes: size of a part; None for that of the parts that become shards.
+        part_bytes: bytes of files in a part; None for parts that become shards.
 
     Returns:
         The documents that were found.

@@ -6,7 +6,7 @@ The tokenizer keeps its tokens and their ids. One exception: in our own layout, 
 they move to the new end unless `--keep-ids` is given. TEXT is counted with the tokenizer's own pattern.
 
 Phase 1 continues by default. With `--superbpe RULES`, phase 2 starts from the tokens of phase 1, or from the first of
-them (`--transition`), and replaces superwords, except those of copies that do not say where their phase 2 starts. In
+them (`--transition`), and replaces superwords; a copy that does not say where its phase 2 starts keeps its own. In
 imported tokenizers, superwords follow the special tokens.
 
 Chat templates and other settings of `transformers` are kept; the line `left:` names the rest of the folder.

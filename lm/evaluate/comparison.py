@@ -82,9 +82,9 @@ def eligible(
     """Decide which tokenizers may take part in verdicts.
 
     A tokenizer that changes or loses text is scored on other text than the others, a model that is no better than a
-    uniform guess over bytes has learned nothing, and an arm that has the models of an earlier arm is no further
-    comparison. They are measured and shown, and decide nothing. A tokenizer that
-    changes few documents (`MOST_CHANGED`), as NFC does, takes part. All tokenizers are then compared without them.
+    uniform guess over bytes has learned nothing, and an arm with the models of an earlier arm adds no comparison.
+    They are measured and shown, and decide nothing. A tokenizer that changes few documents (`MOST_CHANGED`), as NFC
+    does, takes part. All tokenizers are then compared without them.
 
     Args:
         runs: For each tokenizer, an evaluation or one per seed, all of the same documents.

@@ -247,7 +247,7 @@ def _documents(corpus: Corpus) -> list[str]:
 
 
 def _unit(form: str, separator: str | None) -> str:
-    """What the documents of a file of this format are."""
+    """The unit that is a document of a file of this format."""
     whole = "whole files" if separator is None else f"text between {separator!r}"
     return whole if form == "txt" else "records"
 

@@ -144,14 +144,19 @@ def named_format(path: File | PurePath) -> str | None:
 
 
 def _texts(files: Sequence[_F], left: list[File]) -> list[_F]:
-    """The files of a folder without those of tokenizers that are saved in it, which are added to `left`."""
+    """The files of a folder without the files of tokenizers saved in it; these are added to `left`."""
     paths = set(map(str, files))
+
+    def is_of_tokenizer(path: str) -> bool:
+        name = PurePath(path).name
+        folder = path.removesuffix(name)
+        return name in TOKENIZER_FILES and any(
+            paths.issuperset(f"{folder}{marker}" for marker in markers) for markers in _SAVED
+        )
+
     texts = []
     for file in files:
-        name = PurePath(str(file)).name
-        folder = str(file).removesuffix(name)
-        is_saved = any({f"{folder}{marker}" for marker in markers} <= paths for markers in _SAVED)
-        if name in TOKENIZER_FILES and is_saved:
+        if is_of_tokenizer(str(file)):
             left.append(file)
         else:
             texts.append(file)

@@ -85,7 +85,7 @@ def test_files_that_training_cut_in_another_way_are_recognized_or_the_answer_is_
     both = train_bpe(corpus(moved.files[0][0].rename(file), write(tmp_path / "other.jsonl", OTHER)), 270)
     lines = corpus(write(tmp_path / "lines.jsonl", HELD))
     assert saw(both, HASHES, lines).unknown == "some of its documents were whole files, and these are records"
-    # Both read the records alike.
+    # Training and this corpus cut records in the same way.
     again = corpus(tmp_path / "other.jsonl")
     answer = saw(both, np.concatenate([batch.hashes() for batch in again.batches()]), again)
     assert (answer.seen.all(), answer.files, answer.unknown) == (True, [], "")
